@@ -179,6 +179,17 @@ Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
         auto received = places.consumer->find(id);
         if (!received.ok()) return received.status();
         facts.received = std::move(*received);
+        // Records of the format debezium have the id that stands in the row.
+        const std::string prefix = facts.table.name + ":";
+        if (facts.received->found.empty() && id.starts_with(prefix)) {
+            const std::string bare = id.substr(prefix.size());
+            auto others = places.consumer->find(bare);
+            if (!others.ok()) return others.status();
+            if (!others->found.empty()) {
+                facts.received = std::move(*others);
+                facts.received_as = bare;
+            }
+        }
     }
     if (Status status = add_what_holds(places, facts); !status.ok()) return status;
     return facts;

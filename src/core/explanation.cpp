@@ -11,6 +11,8 @@
 namespace outbox {
 namespace {
 
+constexpr std::size_t kVersionAt = 14;  // in a UUID
+
 constexpr std::int64_t kSecond = 1'000'000;
 constexpr std::int64_t kMinute = 60;
 constexpr std::int64_t kHour = 60 * kMinute;
@@ -170,6 +172,10 @@ class Explainer {
 
     void tell_received() {
         if (!facts_.received) return;
+        if (!facts_.received_as.empty()) {
+            out_.remarks.push_back("consumers know an event " + facts_.received_as +
+                                   ", which is its id in records of the format debezium");
+        }
         for (const ReceivedMessage& one : facts_.received->found) {
             if (!one.mailbox.empty()) {
                 std::string text = "received, and not applied yet";
@@ -444,6 +450,11 @@ class Explainer {
             out_.remarks.push_back("the id itself says that it was made at " +
                                    when(made, facts_.now_us));
         }
+        if (looks_like_uuid(facts_.id) && facts_.id[kVersionAt] == '5') {
+            out_.remarks.emplace_back(
+                "ids of version 5 are made by `outbox replay --as-new`, too: the header "
+                "outbox-replay of its record names the run (outbox replay list)");
+        }
         if (facts_.table.removes) {
             out_.remarks.emplace_back(
                 "rows go once every route has finished them, so that it was either delivered, or "
@@ -526,7 +537,6 @@ std::string describe(const OpenWriter& writer, std::int64_t now_us) {
 }
 
 std::int64_t time_of_uuid7(std::string_view id) {
-    constexpr std::size_t kVersionAt = 14;
     constexpr std::size_t kVariantAt = 19;
     const bool version_7 = looks_like_uuid(id) && id[kVersionAt] == '7';
     if (!version_7 || std::string_view("89abAB").find(id[kVariantAt]) == std::string_view::npos) {

@@ -53,6 +53,7 @@ struct Facts {
     std::vector<AuditLine> audit;
     std::vector<OpenWriter> writers;
     std::optional<ReceivedMessages> received;  ///< Nothing: no consumer's database was asked.
+    std::string received_as;  ///< The id by which consumers know it; empty: the event's own.
     std::int64_t now_us = 0;
     /// Whether dead letters of a route block their keys; nothing: not known.
     std::function<std::optional<bool>(const std::string& route)> blocks_key;

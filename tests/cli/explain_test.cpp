@@ -265,6 +265,19 @@ TEST_P(Explain, WhatAConsumerDidIsTold) {
     EXPECT_EQ(run_on({"explain", kNobodys, "--consumer-db", database("empty")}).status.code, 4);
 }
 
+TEST_P(Explain, AnIdWithoutItsTableIsThatOfAConsumerOfDebeziumsRecords) {
+    if (!on_sqlite()) GTEST_SKIP() << "ids are UUIDs in the table of outbox migrate";
+    const std::string box = subscriber("box");
+    sql(box,
+        "INSERT INTO outbox_inbox (consumer, message_id, applied_at) VALUES ('stock', '17', "
+        "1780000000000000)");
+    const std::string text = text_of({"outbox_events:17", "--consumer-db", box});
+    EXPECT_THAT(text, HasSubstr("consumer stock: applied"));
+    EXPECT_THAT(text, HasSubstr("consumers know an event 17"));
+    EXPECT_THAT(text_of({"outbox_events:18", "--consumer-db", box}, 1),
+                HasSubstr("no mailbox, inbox or dead letter"));
+}
+
 TEST_P(Explain, ADelayedEventSaysUntilWhen) {
     const std::string due = on_sqlite() ? "4102444800000000" : "'2100-01-01Z'";
     const std::string past = on_sqlite() ? "1700000000000000" : "'2023-11-14Z'";
@@ -293,6 +306,8 @@ TEST_P(Explain, AnIdThatNobodyKnowsSaysWhatThatCanMean) {
                       HasSubstr("another outbox table: --table "), HasSubstr("other_events"),
                       HasSubstr(on_sqlite() ? "is not seen before it commits"
                                             : "is open: it is not about to appear")));
+    EXPECT_THAT(text_of({"fcb15f1a-bbc4-5b62-a532-b9e0dae0d1ae"}, 1),
+                HasSubstr("made by `outbox replay --as-new`, too"));
     EXPECT_THAT(text_of({"--key", "nobody's"}, 1), HasSubstr("rows of what was sent are gone"));
 }
 

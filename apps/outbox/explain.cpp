@@ -166,6 +166,9 @@ Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     const auto lease = places.operations->lease();
     if (!lease.ok()) return lease.status();
     facts.lease = *lease;
+    auto paused = places.operations->paused_tenants();
+    if (!paused.ok() && !lacks_rights(paused.error())) return paused.status();
+    if (paused.ok()) facts.paused = std::move(*paused);
     auto routes = places.operations->routes();
     if (!routes.ok()) return routes.status();
     facts.routes = std::move(*routes);

@@ -72,6 +72,14 @@ int run(const runtime::Invocation& invocation,
             return run_routes_continue(invocation);
         case runtime::kRoutesBegin:
             return run_routes_begin(invocation);
+        case runtime::kTenantList:
+            return run_tenant_list(invocation);
+        case runtime::kTenantPause:
+            return run_tenant_pause(invocation);
+        case runtime::kTenantDrain:
+            return run_tenant_drain(invocation);
+        case runtime::kTenantResume:
+            return run_tenant_resume(invocation);
         case runtime::kPrune:
             return run_prune(invocation);
         case runtime::kVerify:

@@ -23,6 +23,12 @@ struct Report {
     std::vector<RouteInfo> routes;
     std::vector<LedgerRoute> ledgers;  ///< Where destinations were asked for.
     std::vector<StandbyInfo> standbys;
+    struct Paused {
+        PausedTenant tenant;
+        BoundedCount kept;     ///< Events of it.
+        bool counted = false;  ///< `kept` was looked for.
+    };
+    std::vector<Paused> paused;          ///< Tenants of the table.
     bool has_source = true;              ///< False: none is there, or the role has no right to it.
     std::vector<std::string> not_shown;  ///< What the role has no right to.
     std::vector<ConsumerInfo> consumers;
@@ -57,6 +63,7 @@ class ReportReader {
     Status open_source();
     Status open_others();
     Status read_source(Report& report, bool with_destinations);
+    Status read_paused(Report& report);
     Result<Report> read_parts(bool with_destinations);
 
     const SourceConfig config_;

@@ -27,11 +27,11 @@ constexpr std::array kKinds{
     RoleKind{"consumer", "outbox_consumer",
              "a service with an inbox, Idempotency-Keys or sagas, which writes events, too",
              &SchemaObject::consumer},
-    RoleKind{
-        "operator", "outbox_operator",
-        "`outbox status`, `explain`, `dead`, `replay`, `prune`, `saga` and `verify`; reads every "
-        "payload",
-        &SchemaObject::operating},
+    RoleKind{"operator", "outbox_operator",
+             "`outbox status`, `explain`, `dead`, `tenant`, `replay`, `prune`, `saga` and "
+             "`verify`; reads every "
+             "payload",
+             &SchemaObject::operating},
 };
 
 // "orders.outbox" -> "orders"."outbox"

@@ -119,6 +119,16 @@ nlohmann::ordered_json json_of(const Report& report) {
                             {"other_routes", has_other_routes(standby, report)},
                             {"seen_at", time_text(standby.seen_at_us)}});
     }
+    nlohmann::ordered_json paused = nlohmann::ordered_json::array();
+    for (const Report::Paused& one : report.paused) {
+        paused.push_back({{"tenant", one.tenant.tenant_id},
+                          {"waiting", one.counted ? nlohmann::ordered_json(one.kept.count)
+                                                  : nlohmann::ordered_json()},
+                          {"more", one.kept.more},
+                          {"since", time_text(one.tenant.since_us)},
+                          {"who", one.tenant.who},
+                          {"reason", one.tenant.reason}});
+    }
     nlohmann::ordered_json consumers = nlohmann::ordered_json::array();
     for (const ConsumerInfo& consumer : report.consumers) {
         consumers.push_back(
@@ -184,6 +194,7 @@ nlohmann::ordered_json json_of(const Report& report) {
               {"acquired_at", time_text(report.lease.acquired_at_us)},
               {"expires_in_ms", report.lease.expires_in_ms}}},
             {"standbys", standbys},
+            {"paused_tenants", paused},
             {"routes", routes},
             {"consumers", consumers},
             {"mailboxes", mailboxes},
@@ -240,6 +251,27 @@ Status ReportReader::open_others() {
     return {};
 }
 
+Status ReportReader::read_paused(Report& report) {
+    constexpr std::size_t kCounted = 10;  // each reads the table
+    Operations& operations = *open_->outbox.operations;
+    auto paused = operations.paused_tenants();
+    if (!paused.ok()) {
+        if (!lacks_rights(paused.error())) return paused.status();
+        report.not_shown.push_back(describe(paused.error()));
+        return {};
+    }
+    for (PausedTenant& tenant : *paused) {
+        Report::Paused& one = report.paused.emplace_back();
+        one.tenant = std::move(tenant);
+        if (report.paused.size() > kCounted) continue;
+        const auto kept = operations.unfinished_of_tenant(one.tenant.tenant_id);
+        if (!kept.ok() && kept.error().code != ErrorCode::kConflict) return kept.status();
+        one.counted = kept.ok();
+        if (kept.ok()) one.kept = *kept;
+    }
+    return {};
+}
+
 Status ReportReader::read_source(Report& report, bool with_destinations) {
     if (Status status = open_source(); !status.ok()) return status;
     report.source = open_->outbox.source->table_name();
@@ -258,6 +290,7 @@ Status ReportReader::read_source(Report& report, bool with_destinations) {
     auto standbys = open_->outbox.operations->standbys();
     if (!standbys.ok()) return standbys.status();
     report.standbys = std::move(*standbys);
+    if (Status status = read_paused(report); !status.ok()) return status;
     if (!with_destinations) return {};
     auto ledgers = open_->outbox.operations->ledger_routes(true);
     if (!ledgers.ok()) return ledgers.status();
@@ -316,6 +349,26 @@ void print_line(std::string_view name, const std::string& text) {
     std::cout << label << text << "\n";
 }
 
+void print_paused(const Report& report) {
+    constexpr std::size_t kShown = 10;
+    for (std::size_t i = 0; i < std::min(report.paused.size(), kShown); ++i) {
+        const Report::Paused& one = report.paused[i];
+        std::string text =
+            coloured(Colour::kYellow, "tenant " + to_printable(one.tenant.tenant_id));
+        if (one.counted) {
+            text += ", " + with_commas(one.kept.count) + (one.kept.more ? "+" : "") +
+                    " of the backlog kept";
+        }
+        print_line("paused", text + ", since " + time_text(one.tenant.since_us).substr(0, 19) +
+                                 "Z by " + to_printable(one.tenant.who) + ": " +
+                                 to_printable(one.tenant.reason));
+    }
+    if (report.paused.size() > kShown) {
+        print_line("paused", std::to_string(report.paused.size() - kShown) +
+                                 " more tenants: outbox tenant list");
+    }
+}
+
 void print_summary(const Report& report) {
     const auto& database = report.database;
     print_line("source", coloured(Colour::kBold, report.source));
@@ -330,6 +383,7 @@ void print_summary(const Report& report) {
     print_line("scheduled", with_commas(database.scheduled));
     print_line("failing", marked(with_commas(database.failing), database.failing > 0, false));
     print_line("dead", marked(with_commas(database.dead), false, database.dead > 0));
+    print_paused(report);
     const LeaseInfo& lease = report.lease;
     if (lease.held) {
         print_line("relay", coloured(Colour::kGreen, to_printable(lease.owner)) + ", epoch " +

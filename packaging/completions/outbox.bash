@@ -4,7 +4,7 @@ _outbox() {
     local word=$2 before=$3 command=${COMP_WORDS[1]-} at=2 words=
     COMPREPLY=()
     case $command in
-        dead | import | routes | saga | scheduled | webhook)
+        dead | import | routes | saga | scheduled | tenant | webhook)
             command+=" ${COMP_WORDS[2]-}"
             at=3
             ;;
@@ -35,12 +35,12 @@ _outbox() {
         --payload) words='jsonb json text bytea' ;;
         --only) words='producer consumer' ;;
         --type) words='v1 v1a' ;;
-        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --otlp-endpoint | --consumer | --route | --event-type | --key | --since | --until | --rate | --reason | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --allow) return ;;
+        --from | --db | --owner | --schema | --table | --retention | --inbox-retention | --tenant | --default-tenant | --connect-timeout-s | --to | --topic-template | --allowed-topic | --claim-check | --claim-check-above | --schema-registry | --batch-size | --poll-busy-ms | --poll-idle-ms | --max-attempts | --retry-base-ms | --retry-max-ms | --max-unrecorded | --tenant-share | --tenant-rate | --max-in-flight-bytes | --lease-ttl-ms | --shutdown-grace-s | --admin | --listen | --consumer | --route | --event-type | --key | --since | --until | --rate | --reason | --within | --error-code | --name | --stuck-for | --limit | --topic | --headers | --max-payload | --writer | --relay | --operator | --effect-db | --effect-query | --consumer-db | --timeout | --interval | --count | --fix-as | --id | --events | --overlap | --allow) return ;;
     esac
     if [ -n "$words" ]; then
         :
     elif [ "$COMP_CWORD" -eq 1 ]; then
-        words='relay migrate roles status top doctor explain wait dashboard replay dead scheduled routes prune verify saga webhook sinks import version --help --version'
+        words='relay migrate roles status top doctor explain wait dashboard replay dead scheduled routes tenant prune verify saga webhook sinks import version --help --version'
     elif [ "$COMP_CWORD" -lt "$at" ]; then
         case ${COMP_WORDS[1]} in
             dead) words='list show retry discard edit export' ;;
@@ -49,16 +49,17 @@ _outbox() {
             routes) words='list accept rename retire continue begin' ;;
             saga) words='list show resume abort' ;;
             scheduled) words='list cancel' ;;
+            tenant) words='list pause drain resume' ;;
             webhook) words='add list test rotate disable enable delete' ;;
         esac
     else
         case $command in
-            'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --admin-token-file --otlp-endpoint --log-level --log-format --config --help' ;;
+            'relay') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --tenant-share --tenant-rate --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --check --admin --admin-token-file --log-level --log-format --config --help' ;;
             'migrate') words='--db --owner --password-file --schema --require-tls --after-publish --connect-timeout-s --print --uninstall --payload --max-payload --only --config --help' ;;
             'roles') words='--schema --table --consumer --print --only --writer --relay --operator --config --help' ;;
             'status') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
             'top') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --interval --count --once --json --config --help' ;;
-            'doctor') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --dry-run --consumer-db --fix --fix-as --json --config --help' ;;
+            'doctor') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --unmatched --retention --tenant --default-tenant --mode --connect-timeout-s --to --topic-template --allowed-topic --format --claim-check --claim-check-above --schema-registry --schema-framing --on-dead-letter --batch-size --poll-busy-ms --poll-idle-ms --max-attempts --retry-base-ms --retry-max-ms --max-unrecorded --tenant-share --tenant-rate --max-in-flight-bytes --lease-ttl-ms --shutdown-grace-s --dry-run --consumer-db --fix --fix-as --json --config --help' ;;
             'explain') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --key --limit --consumer-db --json --config --help' ;;
             'wait') words='--owner --password-file --schema --require-tls --connect-timeout-s --consumer --consumer-db --timeout --json --help' ;;
             'dashboard') words='--from --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --listen --admin-token-file --consumer-db --config --help' ;;
@@ -80,6 +81,10 @@ _outbox() {
             'routes retire') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --yes --config --help' ;;
             'routes continue') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --config --help' ;;
             'routes begin') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --config --help' ;;
+            'tenant list') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --json --config --help' ;;
+            'tenant pause') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --reason --json --config --help' ;;
+            'tenant drain') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --reason --within --json --config --help' ;;
+            'tenant resume') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --reason --json --config --help' ;;
             'prune') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --retention --inbox-retention --connect-timeout-s --dry-run --json --config --help' ;;
             'verify') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --produced --received --effect-db --effect-query --json --config --help' ;;
             'saga list') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --name --state --stuck-for --limit --json --config --help' ;;

@@ -263,7 +263,22 @@ class Explainer {
         }
     }
 
+    // Null: it is not.
+    [[nodiscard]] const PausedTenant* paused_tenant() const {
+        const auto found = std::find_if(
+            facts_.paused.begin(), facts_.paused.end(),
+            [&](const PausedTenant& one) { return one.tenant_id == row()->tenant_id; });
+        return found == facts_.paused.end() ? nullptr : &*found;
+    }
+
     void tell_waits() {
+        if (const PausedTenant* paused = paused_tenant(); paused != nullptr) {
+            wait("", "tenant_paused",
+                 "its tenant " + paused->tenant_id + " is paused since " +
+                     when(paused->since_us, facts_.now_us) + " by " + paused->who + ": " +
+                     paused->reason + "; `outbox tenant resume " + paused->tenant_id +
+                     " --reason TEXT` lets it go on");
+        }
         if (!facts_.lease.held) tell_no_relay();
         if (facts_.trace.routes.empty()) {
             wait("", "no_routes",
@@ -298,7 +313,8 @@ class Explainer {
         if (!told && info != nullptr && may_concern(*info)) {
             wait(route.route, "route_error", last_error_of(*info) + missing_topic(*info));
         }
-        if (out_.waits.size() == before && facts_.lease.held) tell_nothing_known(route);
+        const bool known = out_.waits.size() > before || paused_tenant() != nullptr;
+        if (!known && facts_.lease.held) tell_nothing_known(route);
     }
 
     void tell_failing(const TracedRoute& route) {

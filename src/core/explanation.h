@@ -23,9 +23,8 @@ struct Moment {
 /// Why an event waits.
 struct Waiting {
     std::string route;  ///< Empty: every route.
-    /// "delayed", "no_relay", "no_routes", "circuit_open", "failing", "part_down", "behind",
-    /// "behind_dead",
-    /// "route_error", "open_transaction", "under_way".
+    /// "tenant_paused", "delayed", "no_relay", "no_routes", "circuit_open", "failing", "part_down",
+    /// "behind", "behind_dead", "route_error", "open_transaction", "under_way".
     std::string_view reason;
     std::string text;
     std::string behind = {};           ///< The id of the event that it is behind.
@@ -52,6 +51,7 @@ struct Facts {
     std::vector<DeadInfo> dead_of_key;  ///< Of its key, the first of each route; none of its own.
     std::vector<AuditLine> audit;
     std::vector<OpenWriter> writers;
+    std::vector<PausedTenant> paused;          ///< Tenants of the table.
     std::optional<ReceivedMessages> received;  ///< Nothing: no consumer's database was asked.
     std::string received_as;  ///< The id by which consumers know it; empty: the event's own.
     std::int64_t now_us = 0;

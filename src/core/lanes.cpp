@@ -18,8 +18,8 @@ Lanes::Lanes(Options options) : options_(options), slots_(options.max_slots) {
     }
 }
 
-bool Lanes::admit(LaneKey key, const Work& work) {
-    const LaneId id = find_or_add(key);
+bool Lanes::admit(LaneKey key, const Work& work, TenantId tenant) {
+    const LaneId id = find_or_add(key, tenant);
     Lane& lane = lanes_[id];
     if (lane.waiting) {
         lane.waiting->events.emplace_back(work.position, false);
@@ -33,8 +33,8 @@ bool Lanes::admit(LaneKey key, const Work& work) {
 }
 
 void Lanes::admit_waiting(LaneKey key, Position position, std::uint32_t attempts,
-                          std::int64_t due_us) {
-    const LaneId id = find_or_add(key);
+                          std::int64_t due_us, TenantId tenant) {
+    const LaneId id = find_or_add(key, tenant);
     Waiting& waiting = waiting_of(lanes_[id]);
     const bool first = waiting.events.empty();
     waiting.events.emplace_back(position, false);
@@ -142,7 +142,7 @@ void Lanes::hold(SlotId id) {
 }
 
 void Lanes::hold_key(LaneKey key) {
-    const LaneId id = find_or_add(key);
+    const LaneId id = find_or_add(key, 0);
     Waiting& waiting = waiting_of(lanes_[id]);
     ++waiting.holds;
     uncount(waiting);
@@ -190,6 +190,44 @@ void Lanes::resume(LaneKey key) {
     settle(id);
 }
 
+void Lanes::withdraw(LaneKey key, std::vector<Withdrawn>& out) {
+    const LaneId id = table_.find(key);
+    if (id == kNoLane || lanes_[id].breaking) return;
+    Lane& lane = lanes_[id];
+    for (SlotId slot = lane.head; slot != kNoSlot;) {
+        const Work work = slots_[slot].work;
+        const SlotId next = slots_[slot].next;
+        if (!slots_[slot].in_flight) {
+            out.push_back({work.position, work.attempts, 0, work.dead_id, work.attempts > 0});
+            released_.push_back({work.batch, work.index, lane.tenant});
+            unready(slot);
+            unlink(slot);
+            release_slot(slot);
+        }
+        slot = next;
+    }
+    if (Waiting* waiting = lane.waiting.get(); waiting != nullptr) {
+        for (const Parked event : waiting->events) {
+            Withdrawn one{event.position()};
+            if (const auto retry = waiting->retries.find(one.position);
+                retry != waiting->retries.end()) {
+                one.attempts = retry->second.attempts;
+                one.due_us = retry->second.due_us;
+                one.failed = true;
+            }
+            if (event.sent()) {
+                --exposed_;
+                --reserved_;
+            }
+            out.push_back(one);
+        }
+        waiting_count_ -= waiting->events.size();
+        waiting->events.clear();
+        waiting->retries.clear();
+    }
+    settle(id);
+}
+
 std::int64_t Lanes::next_due_us() const {
     if (!no_room_.empty() && free_slots() > 0) return no_room_.front().due_us;
     return due_.empty() ? std::numeric_limits<std::int64_t>::max() : due_.top().due_us;
@@ -230,7 +268,7 @@ void Lanes::take_due_of(Lane& lane, std::size_t limit, std::size_t& room, std::v
     while (waiting.outstanding < limit && !alone && !waiting.events.empty()) {
         const Parked event = waiting.events.front();
         if (!event.sent() && room == 0) return;
-        Due due{lane.key, event.position(), 0, event.sent()};
+        Due due{lane.key, event.position(), 0, event.sent(), lane.tenant};
         if (!waiting.retries.empty()) {
             if (const auto it = waiting.retries.find(event.position());
                 it != waiting.retries.end()) {
@@ -279,9 +317,13 @@ void Lanes::gone(const Due& due) {
     settle(id);
 }
 
-LaneId Lanes::find_or_add(LaneKey key) {
+LaneId Lanes::find_or_add(LaneKey key, TenantId tenant) {
     LaneId id = table_.find(key);
-    if (id != kNoLane) return id;
+    if (id != kNoLane) {
+        // Keys are held before an event of theirs is seen.
+        if (tenant != 0) lanes_[id].tenant = tenant;
+        return id;
+    }
     if (free_lane_ids_.empty()) {
         id = static_cast<LaneId>(lanes_.size());
         lanes_.emplace_back();
@@ -290,6 +332,7 @@ LaneId Lanes::find_or_add(LaneKey key) {
         free_lane_ids_.pop_back();
     }
     lanes_[id].key = key;
+    lanes_[id].tenant = tenant;
     table_.insert(key, id);
     return id;
 }
@@ -425,7 +468,7 @@ void Lanes::park(Lane& lane) {
             waiting.retries.try_emplace(position, Retry{slot.work.attempts, 0});
         }
         ++waiting_count_;
-        released_.push_back(slot.work.batch);
+        released_.push_back({slot.work.batch, slot.work.index, lane.tenant});
         slot.work.sent = false;  // stays exposed
         const SlotId previous = slot.previous;
         release_slot(id);

@@ -25,6 +25,9 @@ using LaneKey = std::uint64_t;
 using SlotId = std::uint32_t;
 inline constexpr SlotId kNoSlot = std::numeric_limits<SlotId>::max();
 
+/// Whose events a lane holds, as the caller counts them.
+using TenantId = std::uint32_t;
+
 /// One event under way: where its bytes are, and how often it has failed.
 struct Work {
     Position position = 0;
@@ -68,10 +71,11 @@ class Lanes {
 
     /// A new event, in position order. True: it holds a slot and so its batch. False: its key
     /// waits and only the position is kept. Precondition: `free_slots() > 0`.
-    bool admit(LaneKey key, const Work& work);
+    bool admit(LaneKey key, const Work& work, TenantId tenant = 0);
 
     /// A new event that may not be sent before `due_us`, as a fresh owner finds it.
-    void admit_waiting(LaneKey key, Position position, std::uint32_t attempts, std::int64_t due_us);
+    void admit_waiting(LaneKey key, Position position, std::uint32_t attempts, std::int64_t due_us,
+                       TenantId tenant = 0);
 
     /// Takes the next event to send: it is in flight until one of the outcomes below is told.
     /// Without `fresh` only one that is exposed already.
@@ -92,6 +96,7 @@ class Lanes {
     }
     [[nodiscard]] const Work& work(SlotId slot) const { return slots_[slot].work; }
     [[nodiscard]] LaneKey key(SlotId slot) const { return lane_of(slot).key; }
+    [[nodiscard]] TenantId tenant(SlotId slot) const { return lane_of(slot).tenant; }
 
     /// Finished: published, or not wanted by the route.
     void acknowledge(SlotId slot);
@@ -120,6 +125,19 @@ class Lanes {
     /// is not held.
     void resume(LaneKey key);
 
+    struct Withdrawn {
+        Position position = 0;
+        std::uint32_t attempts = 0;
+        std::int64_t due_us = 0;  ///< Not before; 0: at once.
+        std::int64_t dead_id = 0;
+        bool failed = false;  ///< `attempts` and `due_us` say something.
+    };
+    /// Takes out of a key's lane all that is not in flight, ascending, for the caller to admit
+    /// again in that order. What was sent before counts as exposed no longer, as it may stay away
+    /// for days. No effect on positions that are handed out (`take_due`), nor on a key whose
+    /// outcomes are awaited after a failure: it is to be asked again when an event of it is ready.
+    void withdraw(LaneKey key, std::vector<Withdrawn>& out);
+
     /// Earliest time at which a waiting key wants to go on; INT64_MAX: none.
     [[nodiscard]] std::int64_t next_due_us() const;
 
@@ -128,6 +146,7 @@ class Lanes {
         Position position = 0;
         std::uint32_t attempts = 0;
         bool sent = false;
+        TenantId tenant = 0;
     };
     /// Appends positions of keys that are due, which the caller fetches and hands to `refill` or
     /// `gone`, all of one key in order. Takes at most `limit` and no more than there is room for,
@@ -138,8 +157,13 @@ class Lanes {
     /// The row of `due` is gone: nothing to send.
     void gone(const Due& due);
 
-    /// Batches whose events lost their slots because their key waits, one entry per event.
-    void take_released(std::vector<std::uint32_t>& batches) { batches.swap(released_); }
+    /// An event that lost its slot because its key waits or was withdrawn.
+    struct Released {
+        std::uint32_t batch = 0;
+        std::uint32_t index = 0;
+        TenantId tenant = 0;
+    };
+    void take_released(std::vector<Released>& events) { events.swap(released_); }
 
   private:
     struct Slot {
@@ -183,6 +207,7 @@ class Lanes {
     };
     struct Lane {
         LaneKey key = 0;
+        TenantId tenant = 0;
         SlotId head = kNoSlot;
         SlotId tail = kNoSlot;
         std::uint32_t in_flight = 0;
@@ -198,7 +223,7 @@ class Lanes {
     };
 
     [[nodiscard]] const Lane& lane_of(SlotId slot) const { return lanes_[slots_[slot].lane]; }
-    LaneId find_or_add(LaneKey key);
+    LaneId find_or_add(LaneKey key, TenantId tenant);
     Waiting& waiting_of(Lane& lane);
     void uncount(Waiting& waiting);
     SlotId append_slot(LaneId id, const Work& work);
@@ -225,7 +250,7 @@ class Lanes {
     ReadyList fresh_;
     std::priority_queue<DueEntry, std::vector<DueEntry>, std::greater<>> due_;
     std::vector<DueEntry> no_room_;  // due, and wait for a free slot
-    std::vector<std::uint32_t> released_;
+    std::vector<Released> released_;
     std::size_t used_slots_ = 0;
     std::size_t in_flight_ = 0;
     std::size_t exposed_ = 0;

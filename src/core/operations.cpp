@@ -67,6 +67,22 @@ ErrorInfo no_delayed_events(const std::string& table) {
                 "outbox migrate only"};
 }
 
+ErrorInfo no_paused_tenants() {
+    return {ErrorCode::kNoSuchTable,
+            Advice::kStop,
+            {},
+            "the table outbox_paused_tenants is missing: the tables were made by an earlier "
+            "version. outbox migrate --db URL makes it"};
+}
+
+ErrorInfo never_relayed() {
+    return {ErrorCode::kConflict,
+            Advice::kStop,
+            {},
+            "no relay has served this table yet, so that nothing says which of its events are "
+            "sent; start it first"};
+}
+
 std::vector<std::string> lines_of(std::string_view text) {
     std::vector<std::string> lines;
     while (!text.empty()) {

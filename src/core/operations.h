@@ -167,6 +167,14 @@ struct ScheduledInfo {
     std::int64_t available_at_us = 0;
 };
 
+/// A tenant whose events are kept and not sent.
+struct PausedTenant {
+    std::string tenant_id;
+    std::string reason;
+    std::string who;  ///< "role app, user ann"
+    std::int64_t since_us = 0;
+};
+
 /// The dead letters of one outbox table, or of one consumer. Used by one thread; calls block on the
 /// database.
 class DeadLetters {
@@ -248,11 +256,22 @@ class Operations : public DeadLetters {
     /// Deletes them before they are due. How many: those that are moved meanwhile are not.
     virtual Result<std::int64_t> cancel_scheduled(const ScheduledFilter& filter) = 0;
 
+    /// Tenants that are paused, by name; none where the table of them is missing.
+    virtual Result<std::vector<PausedTenant>> paused_tenants() = 0;
+    /// Changes nothing, and is false, where it is so already. Audited. A running relay follows
+    /// within a second or so. `kTableShape` where the table of them is missing and cannot be made.
+    virtual Result<bool> pause_tenant(const std::string& tenant_id) = 0;
+    virtual Result<bool> resume_tenant(const std::string& tenant_id) = 0;
+    /// Events of the tenant that some route has not finished: of the route that has most left.
+    /// Reads the table. `kConflict` where no relay has served the table, so that nobody can say.
+    virtual Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) = 0;
+
   protected:
     static constexpr std::size_t kAuditedIds = 1'000;  // of one action
     [[nodiscard]] std::string with_reason(const std::string& detail) const {
         return reason_.empty() ? detail : detail + "; reason: " + reason_;
     }
+    [[nodiscard]] const std::string& reason() const { return reason_; }
     std::string os_user_;
 
   private:
@@ -269,6 +288,10 @@ class Operations : public DeadLetters {
 
 /// The lines of a text.
 [[nodiscard]] std::vector<std::string> lines_of(std::string_view text);
+
+/// The errors of the table of paused tenants that is missing, and of a table that nobody relays.
+[[nodiscard]] ErrorInfo no_paused_tenants();
+[[nodiscard]] ErrorInfo never_relayed();
 
 /// The errors of `Operations`: a relay has the lease; dead letters of one event would become one.
 [[nodiscard]] ErrorInfo relay_is_running(const std::string& owner);
@@ -392,6 +415,14 @@ class NoOperations final : public Operations {
     }
     Result<std::int64_t> cancel_scheduled(const ScheduledFilter&) override {
         return std::int64_t{0};
+    }
+    Result<std::vector<PausedTenant>> paused_tenants() override {
+        return std::vector<PausedTenant>{};
+    }
+    Result<bool> pause_tenant(const std::string&) override { return never_relayed(); }
+    Result<bool> resume_tenant(const std::string&) override { return false; }
+    Result<BoundedCount> unfinished_of_tenant(const std::string&) override {
+        return never_relayed();
     }
 };
 

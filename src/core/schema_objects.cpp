@@ -45,6 +45,8 @@ constexpr std::array kObjects{
     SchemaObject{kTable, kProducer, false, "outbox_segments", "", "SELECT", "", "SELECT"},
     SchemaObject{kTable, kProducer, false, "outbox_replays", "", "", "", "SELECT, INSERT, UPDATE",
                  "", true, true},
+    SchemaObject{kTable, kProducer, false, "outbox_paused_tenants", "", "SELECT", "",
+                 "SELECT, INSERT, DELETE", "", true, true},
     SchemaObject{kTable, "", true, "outbox_audit", "", "", "", "SELECT, INSERT"},
     SchemaObject{kFunction, "", true, "outbox_refuse_change", "", "", "", ""},
     SchemaObject{kView, kProducer, false, "outbox_status", "", "", "", "SELECT"},
@@ -164,7 +166,8 @@ std::vector<std::string_view> objects_of_relay(bool with_events) {
     for (const SchemaObject& object : kObjects) {
         if (object.kind == kIndex) continue;
         const bool events = with_events && object.side != kConsumer;
-        if (events || object.beside_adopted) names.push_back(object.name);
+        const bool reads = object.on_demand && !object.relay.empty();
+        if (events || object.beside_adopted || reads) names.push_back(object.name);
     }
     return names;
 }

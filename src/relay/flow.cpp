@@ -6,13 +6,21 @@
 
 namespace outbox::relay {
 
-core::LaneKey Flow::lane_of_key(std::string_view key) const {
-    return XXH3_64bits_withSeed(key.data(), key.size(), options.lane_seed);
+namespace {
+
+std::size_t bytes_of(const spi::EventView& event) {
+    return event.payload.size() + event.headers.size() + event.metadata.size();
 }
 
-core::LaneKey Flow::lane_of(const spi::EventView& event) const {
+}  // namespace
+
+core::LaneKey Flow::lane_of_key(std::string_view tenant, std::string_view key) {
+    return XXH3_64bits_withSeed(key.data(), key.size(), tenants.seed(tenants.of(tenant)));
+}
+
+core::LaneKey Flow::lane_of(const spi::EventView& event, core::TenantId tenant) const {
     const std::string_view key = event.order_key();
-    if (!key.empty()) return lane_of_key(key);
+    if (!key.empty()) return XXH3_64bits_withSeed(key.data(), key.size(), tenants.seed(tenant));
     return XXH3_64bits_withSeed(&event.position, sizeof event.position, options.lane_seed);
 }
 
@@ -20,10 +28,34 @@ core::LaneKey Flow::lane_of_letter(std::int64_t dead_id) const {
     return XXH3_64bits_withSeed(&dead_id, sizeof dead_id, ~options.lane_seed);
 }
 
+void Flow::hold_bytes(std::uint32_t batch, std::uint32_t index, core::TenantId tenant) {
+    tenants.takes(tenant, bytes_of(held[batch].batch.events()[index]));
+}
+
+void Flow::let_go(std::uint32_t batch, std::uint32_t index, core::TenantId tenant) {
+    tenants.gives_back(tenant, bytes_of(held[batch].batch.events()[index]));
+    held.let_go(batch, 1);
+}
+
 void Flow::release_waiting() {
     lanes.take_released(released_);
-    for (const std::uint32_t batch_id : released_) held.let_go(batch_id, 1);
+    for (const core::Lanes::Released& one : released_) let_go(one.batch, one.index, one.tenant);
     released_.clear();
+}
+
+void Flow::withdraw(core::LaneKey key, core::TenantId tenant) {
+    withdrawn_.clear();
+    lanes.withdraw(key, withdrawn_);
+    for (const core::Lanes::Withdrawn& event : withdrawn_) {
+        tenants.withdrawn(tenant);
+        if (event.dead_id != 0) {
+            // Each look offers it again.
+            redeliveries.offered_again(event.dead_id, event.attempts);
+        } else {
+            tenants.set_aside(tenant, event);
+        }
+    }
+    release_waiting();
 }
 
 }  // namespace outbox::relay

@@ -20,6 +20,7 @@
 #include "relay/outcome_queue.h"
 #include "relay/redeliveries.h"
 #include "relay/route_stats.h"
+#include "relay/tenant_queues.h"
 
 namespace outbox::relay {
 
@@ -38,6 +39,7 @@ struct Flow {
           stats(its_stats),
           notify(its_notify),
           random(seed),
+          tenants(options),
           lanes({options.max_unrecorded, options.max_waiting, !sink.fail_stop_order}),
           circuit(backoff()),
           parts(backoff()) {}
@@ -48,9 +50,10 @@ struct Flow {
     }
     /// Lanes are told apart by a hash of their keys. Who chooses keys must not be able to choose
     /// some that share a lane, and so wait for each other's failures.
-    [[nodiscard]] core::LaneKey lane_of_key(std::string_view key) const;
+    /// Keys are a tenant's own: what befalls one stops no other.
+    [[nodiscard]] core::LaneKey lane_of_key(std::string_view tenant, std::string_view key);
     /// No key: no order promised, so the event gets a lane of its own.
-    [[nodiscard]] core::LaneKey lane_of(const spi::EventView& event) const;
+    [[nodiscard]] core::LaneKey lane_of(const spi::EventView& event, core::TenantId tenant) const;
     /// Outside the order of its key, as is what an operator retries.
     [[nodiscard]] core::LaneKey lane_of_letter(std::int64_t dead_id) const;
 
@@ -62,8 +65,19 @@ struct Flow {
     void no_longer_told(Position position) {
         if (!told.empty()) told.erase(position);
     }
+    /// Its end: acknowledged, not wanted, dead or gone. `admitted`: it had a lane.
+    void finish(Position position, core::TenantId tenant, bool admitted) {
+        outcomes.finished.push_back(position);
+        ++unrecorded;
+        tenants.finished(tenant, admitted);
+    }
+    /// An event takes or gives up a slot, and with it its bytes.
+    void hold_bytes(std::uint32_t batch, std::uint32_t index, core::TenantId tenant);
+    void let_go(std::uint32_t batch, std::uint32_t index, core::TenantId tenant);
     /// Lets go of the batches of events that lost their slots because their key waits.
     void release_waiting();
+    /// Sets aside all of a paused tenant's key that is not in flight.
+    void withdraw(core::LaneKey key, core::TenantId tenant);
 
     RouteSpec& route;
     const RelayOptions& options;
@@ -72,6 +86,7 @@ struct Flow {
     const Notify& notify;
     std::mt19937_64 random;
 
+    TenantQueues tenants;
     core::Lanes lanes;
     core::Circuit circuit;
     core::DownParts parts;
@@ -86,7 +101,8 @@ struct Flow {
     [[nodiscard]] core::RetryPolicy backoff() const {
         return {options.retry.base_ms, std::min(options.retry.max_ms, kCircuitMaxMs), 0};
     }
-    std::vector<std::uint32_t> released_;
+    std::vector<core::Lanes::Released> released_;
+    std::vector<core::Lanes::Withdrawn> withdrawn_;
 };
 
 }  // namespace outbox::relay

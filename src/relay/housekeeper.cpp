@@ -83,6 +83,7 @@ Status Housekeeper::turn() {
     if (now_us >= next_look_us_) {
         next_look_us_ = now_us + kLookEveryUs;
         if (Status status = tell_destinations(); !status.ok()) return status;
+        if (Status paused = tell_paused(); !paused.ok()) return paused;
         const Status status = bear("figures of routes", save_stats(now_us, false));
         if (!status.ok()) return status;
     }
@@ -202,6 +203,30 @@ Status Housekeeper::tell_destinations() {
         deps_.queue.answer(route, std::move(feedback));
     }
     destinations_ = std::move(*destinations);
+    return {};
+}
+
+// Where it cannot be read, that is told, and those that were paused stay so.
+Status Housekeeper::tell_paused() {
+    auto paused = deps_.recorder.load_paused_tenants();
+    if (!paused.ok()) return bear("pauses of tenants", paused.status());
+    static_cast<void>(bear("pauses of tenants", {}));
+    if (*paused == paused_) return {};
+    const auto tell = [this](const char* what, const std::vector<std::string>& of,
+                             const std::vector<std::string>& not_of) {
+        for (const std::string& tenant : of) {
+            if (std::find(not_of.begin(), not_of.end(), tenant) != not_of.end()) continue;
+            deps_.notify({Note::Level::kInfo, what, {{"tenant", tenant}}});
+        }
+    };
+    tell("tenant_paused", *paused, paused_);
+    tell("tenant_resumed", paused_, *paused);
+    paused_ = std::move(*paused);
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        Feedback feedback;
+        feedback.paused = paused_;
+        deps_.queue.answer(route, std::move(feedback));
+    }
     return {};
 }
 

@@ -37,6 +37,8 @@ class Housekeeper {
     Housekeeper(Deps deps, std::span<const RouteSpec> routes, std::span<RouteStats* const> stats,
                 const RelayOptions& options, std::uint64_t epoch);
 
+    /// Tells the routes which tenants are paused where that has changed, and says it.
+    Status tell_paused();
     /// Does what is due.
     Status turn();
     /// Writes down what routes did since the last look: nothing follows.
@@ -79,6 +81,7 @@ class Housekeeper {
     std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
     std::vector<std::string> names_;            // of the routes
     std::vector<std::string> destinations_;     // as told to them
+    std::vector<std::string> paused_;           // tenants; likewise
     struct Told {
         std::uint64_t published = 0;
         std::uint64_t dead = 0;

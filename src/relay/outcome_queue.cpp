@@ -30,6 +30,7 @@ void Outcomes::append(Outcomes&& more) {
     move_to_end(redelivered, more.redelivered);
     move_to_end(failed_again, more.failed_again);
     if (!more.destination.empty()) destination = std::move(more.destination);
+    hurry = hurry || more.hurry;
 }
 
 void Outcomes::clear() {
@@ -42,6 +43,7 @@ void Outcomes::clear() {
     redelivered.clear();
     failed_again.clear();
     destination.clear();
+    hurry = false;
 }
 
 std::vector<std::size_t> OutcomeQueue::hand_over(std::int64_t dead_id,
@@ -122,6 +124,7 @@ void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
         waiting.redeliver = std::move(feedback.redeliver);
         waiting.dead_keys = std::move(feedback.dead_keys);
     }
+    if (feedback.paused) waiting.paused = std::move(feedback.paused);
     if (feedback.destination) waiting.destination = std::move(feedback.destination);
 }
 

@@ -32,6 +32,7 @@ struct Outcomes {
     std::vector<std::int64_t> redelivered;
     std::vector<spi::Delivery> failed_again;
     std::string destination;  ///< What the destination calls itself, met for the first time.
+    bool hurry = false;       ///< Somebody waits for what was finished before to be recorded.
 
     [[nodiscard]] std::size_t count() const {
         return finished.size() + failed.size() + redelivered.size() + failed_again.size() +
@@ -40,8 +41,8 @@ struct Outcomes {
     [[nodiscard]] bool empty() const { return count() == 0; }
     /// A key waits for the database: record without waiting for more.
     [[nodiscard]] bool urgent() const {
-        return !dead.empty() || !failed.empty() || !redelivered.empty() || !failed_again.empty() ||
-               !destination.empty();
+        return hurry || !dead.empty() || !failed.empty() || !redelivered.empty() ||
+               !failed_again.empty() || !destination.empty();
     }
     void append(Outcomes&& more);
     void clear();
@@ -57,13 +58,15 @@ struct Feedback {
     /// written, which the look's number tells (`OutcomeQueue::begin_look`).
     std::uint64_t look = 0;
     std::vector<spi::DeadLetter> redeliver;  ///< Those that an operator wants sent again.
-    std::optional<std::vector<std::string>> dead_keys;  ///< Keys that dead letters block now.
+    std::optional<std::vector<spi::DeadKey>> dead_keys;  ///< Keys that dead letters block now.
+
+    std::optional<std::vector<std::string>> paused;  ///< Tenants that are paused from now on.
 
     std::optional<std::string> destination;  ///< What the database says of it; empty: any.
 
     [[nodiscard]] bool empty() const {
         return recorded.empty() && dead_lanes.empty() && settled.empty() && redeliver.empty() &&
-               !dead_keys && !destination;
+               !dead_keys && !paused && !destination;
     }
 };
 

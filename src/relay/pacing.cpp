@@ -78,12 +78,12 @@ bool Pacing::refill_some(std::int64_t now_us, std::size_t count) {
             flow_.lanes.gone(*due);
             flow_.parts.heard(due->key, now_us);
             flow_.no_longer_told(due->position);
-            flow_.outcomes.finished.push_back(due->position);
-            ++flow_.unrecorded;
+            flow_.finish(due->position, due->tenant, true);
             continue;
         }
         const auto index = static_cast<std::uint32_t>(event - held.batch.events().begin());
         ++held.live;
+        flow_.hold_bytes(batch_id, index, due->tenant);
         flow_.lanes.refill(*due, batch_id, index);
     }
     due_.erase(due_.begin(), end);
@@ -101,6 +101,13 @@ std::size_t Pacing::room() const {
 bool Pacing::may_refill() const {
     return flow_.circuit.state() == core::Circuit::State::kClosed && flow_.lanes.room_for_due() &&
            flow_.held.bytes() < flow_.options.max_in_flight_bytes;
+}
+
+// As many as are due have their room.
+bool Pacing::may_take_back() const {
+    return due_.empty() && room() > 0 && flow_.circuit.state() == core::Circuit::State::kClosed &&
+           flow_.held.bytes() < flow_.options.max_in_flight_bytes && !flow_.lanes.waiting_full() &&
+           flow_.unrecorded < flow_.options.max_unrecorded;
 }
 
 bool Pacing::may_read() const {
@@ -126,6 +133,13 @@ bool Pacing::may_read() const {
     return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).position);
 }
 
+void Pacing::fill(std::int64_t now_us) {
+    if (back_first_) take_back(now_us);
+    read(now_us);
+    if (!back_first_) take_back(now_us);
+    back_first_ = !back_first_;
+}
+
 void Pacing::read(std::int64_t now_us) {
     if (now_us < next_read_us_ || !may_read()) return;
     const std::uint32_t batch_id = flow_.held.open();
@@ -137,10 +151,7 @@ void Pacing::read(std::int64_t now_us) {
         return;
     }
     note_path();
-    if (read_failed_) {
-        flow_.notify({Note::Level::kInfo, "read_recovered", {{"route", flow_.route.name}}});
-        read_failed_ = false;
-    }
+    read_recovered();
     flow_.outcomes.closed.insert(flow_.outcomes.closed.end(), batch.closed.begin(),
                                  batch.closed.end());
     const std::int64_t busy_us = flow_.options.poll_busy_ms * 1000;
@@ -172,6 +183,12 @@ void Pacing::read_failed(const ErrorInfo& error, std::int64_t now_us) {
     if (error.advice == Advice::kStop) flow_.fatal = error;
 }
 
+void Pacing::read_recovered() {
+    if (!read_failed_) return;
+    flow_.notify({Note::Level::kInfo, "read_recovered", {{"route", flow_.route.name}}});
+    read_failed_ = false;
+}
+
 void Pacing::note_path() {
     const auto path = deps_.reader.new_path();
     if (!path) return;
@@ -195,8 +212,7 @@ void Pacing::admit(std::uint32_t batch_id, std::int64_t now_us) {
 }
 
 void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us) {
-    HeldBatches::Held& held = flow_.held[batch_id];
-    const spi::EventView& event = held.batch.events()[index];
+    const spi::EventView& event = flow_.held[batch_id].batch.events()[index];
     std::uint32_t attempts = event.attempts;
     std::int64_t next_attempt_us = event.next_attempt_us;
     if (!failing_before_.empty()) {
@@ -208,16 +224,90 @@ void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64
         }
     }
     if (!is_wanted(event)) return;
-    const core::LaneKey key = flow_.lane_of(event);
+    const core::TenantId tenant = flow_.tenants.of(event.tenant_id);
+    std::int64_t due_us = 0;
     if (next_attempt_us != 0) {
-        const std::int64_t wait_us =
-            std::min(next_attempt_us - flow_.clock.wall_us(), flow_.options.retry.max_ms * 1000);
-        if (wait_us > 0) {
-            flow_.lanes.admit_waiting(key, event.position, attempts, now_us + wait_us);
-            return;
-        }
+        due_us = now_us + std::min(next_attempt_us - flow_.clock.wall_us(),
+                                   flow_.options.retry.max_ms * 1000);
     }
-    if (flow_.lanes.admit(key, {event.position, batch_id, index, attempts})) ++held.live;
+    if (!flow_.tenants.may_admit(tenant, now_us)) {
+        flow_.tenants.set_aside(tenant,
+                                {event.position, attempts, due_us, 0, attempts > 0 || due_us > 0});
+        return;
+    }
+    flow_.tenants.admitted(tenant);
+    enter(batch_id, index, tenant, attempts, due_us, now_us);
+}
+
+// Into its lane, not before `due_us`.
+void Pacing::enter(std::uint32_t batch_id, std::uint32_t index, core::TenantId tenant,
+                   std::uint32_t attempts, std::int64_t due_us, std::int64_t now_us) {
+    HeldBatches::Held& held = flow_.held[batch_id];
+    const spi::EventView& event = held.batch.events()[index];
+    const core::LaneKey key = flow_.lane_of(event, tenant);
+    if (due_us > now_us) {
+        flow_.lanes.admit_waiting(key, event.position, attempts, due_us, tenant);
+        return;
+    }
+    if (!flow_.lanes.admit(key, {event.position, batch_id, index, attempts}, tenant)) return;
+    ++held.live;
+    flow_.hold_bytes(batch_id, index, tenant);
+}
+
+void Pacing::pause(std::vector<std::string> tenants) {
+    to_pause_ = std::move(tenants);
+    if (!due_.empty()) flow_.tenants.pause_also(*to_pause_);
+    pause_now();
+}
+
+// What is handed out of a lane goes where the rest of the lane went: nothing is taken back before
+// all of it is there.
+void Pacing::pause_now() {
+    if (!to_pause_ || !due_.empty()) return;
+    flow_.tenants.pause(std::move(*to_pause_));
+    to_pause_.reset();
+}
+
+// Events that were set aside get their bytes and go into lanes, where their tenants have room.
+void Pacing::take_back(std::int64_t now_us) {
+    pause_now();
+    if (flow_.tenants.waits_for_record()) flow_.outcomes.hurry = true;
+    if (now_us < next_read_us_ && read_failed_) return;
+    if (!may_take_back()) return;
+    back_.clear();
+    const std::size_t most = flow_.options.max_in_flight_bytes - flow_.held.bytes();
+    flow_.tenants.take_back(
+        std::min(room(), std::max<std::size_t>(1, most / flow_.held.bytes_per_event())), now_us,
+        back_);
+    if (back_.empty()) return;
+    std::sort(back_.begin(), back_.end(),
+              [](const auto& a, const auto& b) { return a.position < b.position; });
+    positions_.clear();
+    for (const TenantQueues::Back& back : back_) positions_.push_back(back.position);
+    const std::uint32_t batch_id = flow_.held.open();
+    HeldBatches::Held& held = flow_.held[batch_id];
+    if (const Status fetched = deps_.reader.fetch(positions_, held.batch); !fetched.ok()) {
+        flow_.held.let_go(batch_id, 0);
+        flow_.tenants.put_back(back_);
+        read_failed(fetched.error(), now_us);
+        return;
+    }
+    read_recovered();
+    flow_.held.count(held);
+    held.live = 1;  // keeps the batch while it is walked
+    flow_.held.note_size(held.batch);
+    auto event = held.batch.events().begin();
+    for (const TenantQueues::Back& back : back_) {
+        while (event != held.batch.events().end() && event->position < back.position) ++event;
+        if (event == held.batch.events().end() || event->position != back.position) {
+            // Somebody removed the row meanwhile: nothing is left to publish.
+            flow_.finish(back.position, back.tenant, true);
+            continue;
+        }
+        enter(batch_id, static_cast<std::uint32_t>(event - held.batch.events().begin()),
+              back.tenant, back.attempts, back.due_us, now_us);
+    }
+    flow_.held.let_go(batch_id, 1);
 }
 
 // Whether it goes into a lane, also as what no route takes and therefore is to be a dead letter.
@@ -232,9 +322,8 @@ bool Pacing::is_wanted(const spi::EventView& event) {
         if (flow_.fatal.ok()) flow_.fatal = unmatched(event);
         return false;
     }
-    flow_.outcomes.finished.push_back(event.position);
+    flow_.finish(event.position, 0, false);
     if (deps_.routes.size() > 1) flow_.outcomes.passed.push_back(event.position);
-    ++flow_.unrecorded;
     return false;
 }
 
@@ -244,6 +333,8 @@ void Pacing::admit_redelivery(spi::DeadLetter&& letter) {
         flow_.lanes.free_slots() <= due_.size()) {
         return;
     }
+    const core::TenantId tenant = flow_.tenants.of(letter.event.events()[0].tenant_id);
+    if (flow_.tenants.is_paused(tenant)) return;
     Redeliveries::State& redelivery = flow_.redeliveries.begin(letter.dead_id);
     redelivery.attempts_before = letter.attempts;
     redelivery.unmatched = letter.unmatched;
@@ -252,9 +343,12 @@ void Pacing::admit_redelivery(spi::DeadLetter&& letter) {
     held.batch = std::move(letter.event);
     flow_.held.count(held);
     held.live = 1;
+    flow_.tenants.admitted(tenant);
+    flow_.hold_bytes(batch_id, 0, tenant);
     flow_.lanes.admit(
         flow_.lane_of_letter(letter.dead_id),
-        {held.batch.events()[0].position, batch_id, 0, redelivery.attempts, false, letter.dead_id});
+        {held.batch.events()[0].position, batch_id, 0, redelivery.attempts, false, letter.dead_id},
+        tenant);
 }
 
 bool Pacing::waits_for_events() const {
@@ -276,12 +370,14 @@ std::int64_t Pacing::next_us(std::int64_t now_us) const {
         const bool may_fetch = !due_.empty() && flow_.held.bytes() < options.max_in_flight_bytes;
         if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
         if (may_refill()) until_us = std::min(until_us, flow_.lanes.next_due_us());
+        if (may_take_back()) until_us = std::min(until_us, flow_.tenants.next_back_us(now_us));
         if (flow_.circuit.state() == core::Circuit::State::kClosed && !flow_.parts.empty()) {
             until_us = std::min(until_us, flow_.parts.next_due_us(flow_.lanes.in_flight()));
         }
     }
     // Full on account of the recorder, which has no way to wake the sink.
-    if (flow_.lanes.in_flight() == 0 && flow_.unrecorded >= options.max_unrecorded) {
+    if ((flow_.lanes.in_flight() == 0 && flow_.unrecorded >= options.max_unrecorded) ||
+        flow_.tenants.waits_for_record()) {
         until_us = std::min(until_us, now_us + options.poll_busy_ms * 1000);
     }
     return until_us;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -31,8 +32,11 @@ class Pacing {
 
     /// Keys whose wait is over get their events back into memory, as many as it has room for.
     void refill(std::int64_t now_us);
-    /// Reads the next events where the time has come and there is room, and admits them.
-    void read(std::int64_t now_us);
+    /// Reads the next events where the time has come and there is room, and takes back what was
+    /// set aside, each first in turn: neither takes all the room.
+    void fill(std::int64_t now_us);
+    /// These tenants are paused, and no others, as soon as that keeps the order of their keys.
+    void pause(std::vector<std::string> tenants);
     /// Takes a dead letter that an operator wants sent again; the database offers it again where
     /// there is no room.
     void admit_redelivery(spi::DeadLetter&& letter);
@@ -45,14 +49,21 @@ class Pacing {
     [[nodiscard]] std::int64_t next_us(std::int64_t now_us) const;
 
   private:
+    void read(std::int64_t now_us);
+    void take_back(std::int64_t now_us);
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool may_read() const;
     [[nodiscard]] bool may_refill() const;
+    [[nodiscard]] bool may_take_back() const;
     [[nodiscard]] bool refill_some(std::int64_t now_us, std::size_t count);
     void read_failed(const ErrorInfo& error, std::int64_t now_us);
+    void read_recovered();
     void note_path();
     void admit(std::uint32_t batch_id, std::int64_t now_us);
     void admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
+    void enter(std::uint32_t batch_id, std::uint32_t index, core::TenantId tenant,
+               std::uint32_t attempts, std::int64_t due_us, std::int64_t now_us);
+    void pause_now();
     [[nodiscard]] bool is_wanted(const spi::EventView& event);
 
     Flow& flow_;
@@ -60,12 +71,15 @@ class Pacing {
     std::unordered_map<std::string, spi::Delivery> failing_before_;  // by event id
 
     std::vector<core::Lanes::Due> due_;     // positions to fetch; kept when fetching fails
-    std::vector<spi::Position> positions_;  // scratch of `refill`
+    std::vector<TenantQueues::Back> back_;  // scratch of `take_back`
+    std::vector<spi::Position> positions_;  // scratch of `refill` and `take_back`
+    std::optional<std::vector<std::string>> to_pause_;
 
     std::int64_t next_read_us_ = 0;
     std::int64_t last_event_us_ = 0;
     std::int64_t read_wait_us_;
     bool read_failed_ = false;
+    bool back_first_ = true;
 };
 
 }  // namespace outbox::relay

@@ -54,12 +54,12 @@ Status Pipeline::step() {
     if (may_go_on(now_us)) {
         verdict_.try_parts(now_us);
         pacing_.refill(now_us);
-        pacing_.read(now_us);
+        pacing_.fill(now_us);
         publish();
     }
     collect(now_us);
     note_circuit(now_us);
-    if (!flow_.outcomes.empty() || !flow_.outcomes.closed.empty()) {
+    if (!flow_.outcomes.empty() || !flow_.outcomes.closed.empty() || flow_.outcomes.hurry) {
         deps_.queue.push(index_, flow_.outcomes);
     }
     report();
@@ -75,6 +75,8 @@ void Pipeline::take_feedback() {
     OUTBOX_CHECK(flow_.unrecorded >= feedback_.recorded.size(),
                  "what is recorded was finished here");
     flow_.unrecorded -= feedback_.recorded.size();
+    flow_.tenants.recorded(feedback_.recorded.size());
+    if (feedback_.paused) pacing_.pause(std::move(*feedback_.paused));
     if (!feedback_.recorded.empty()) deps_.reader.forget(feedback_.recorded);
     const std::uint64_t newest_look = deps_.queue.newest_look();
     if (!feedback_.dead_lanes.empty()) dead_recorded_look_ = newest_look;
@@ -143,7 +145,13 @@ void Pipeline::publish() {
     for (std::size_t sent = 0; flow_.circuit.state() == core::Circuit::State::kClosed; ++sent) {
         if (sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
         const core::SlotId slot = flow_.lanes.next_ready(flow_.may_expose(kSpareForProbe));
-        if (slot == core::kNoSlot || !send(slot)) return;
+        if (slot == core::kNoSlot) return;
+        if (flow_.tenants.is_paused(flow_.lanes.tenant(slot))) {
+            flow_.lanes.put_back(slot);
+            flow_.withdraw(flow_.lanes.key(slot), flow_.lanes.tenant(slot));
+            continue;
+        }
+        if (!send(slot)) return;
     }
 }
 
@@ -154,8 +162,14 @@ void Pipeline::probe() {
         circuit.probing(0);
         if (!identified()) return;
     }
-    const core::SlotId slot =
-        flow_.lanes.find_probe(circuit.suspect(), circuit.culprits(), flow_.may_expose(0));
+    const auto find = [&] {
+        return flow_.lanes.find_probe(circuit.suspect(), circuit.culprits(), flow_.may_expose(0));
+    };
+    core::SlotId slot = find();
+    for (; slot != core::kNoSlot && flow_.tenants.is_paused(flow_.lanes.tenant(slot));
+         slot = find()) {
+        flow_.withdraw(flow_.lanes.key(slot), flow_.lanes.tenant(slot));
+    }
     if (slot != core::kNoSlot) {
         circuit.probing(flow_.lanes.work(slot).position);
         flow_.lanes.take(slot);
@@ -289,6 +303,7 @@ void Pipeline::report(std::int64_t now_us) {
         deps_.notify({level, std::move(note.what), std::move(note.fields)});
     }
     deps_.stats.set_figures(std::move(told.figures));
+    deps_.stats.set_tenants(flow_.tenants.counts());
 }
 
 // A sink that names a record twice may mean another one, and then one that was never sent would

@@ -42,7 +42,7 @@ class Pipeline {
     struct Inheritance {
         std::string destination;  ///< What it calls itself; empty: not known yet.
         std::vector<spi::Delivery> failing;
-        std::vector<std::string> dead_keys;  ///< Keys that dead letters block.
+        std::vector<spi::DeadKey> dead_keys;  ///< Keys that dead letters block.
     };
 
     /// `routes` are all routes of the relay and `index` is this one; both they and `options` must

@@ -106,6 +106,22 @@ struct RouteStats {
         return path_;
     }
 
+    /// Tenants of whom most events wait, with `kOtherTenants` for the rest.
+    struct Tenants {
+        std::vector<std::pair<std::string, std::size_t>> waiting;
+        std::size_t paused = 0;
+    };
+    static constexpr std::size_t kMaxTenants = 20;
+    static constexpr std::string_view kOtherTenants = "other";
+    void set_tenants(Tenants tenants) {
+        const core::Lock lock(mutex_);
+        tenants_ = std::move(tenants);
+    }
+    [[nodiscard]] Tenants tenants() const {
+        const core::Lock lock(mutex_);
+        return tenants_;
+    }
+
     /// What the sink says of itself.
     void set_figures(std::vector<std::pair<std::string_view, std::int64_t>> figures) {
         const core::Lock lock(mutex_);
@@ -121,6 +137,7 @@ struct RouteStats {
 
     mutable core::Mutex mutex_;
     std::vector<std::pair<std::string_view, std::int64_t>> figures_ OUTBOX_GUARDED_BY(mutex_);
+    Tenants tenants_ OUTBOX_GUARDED_BY(mutex_);
     std::string last_error_ OUTBOX_GUARDED_BY(mutex_);
     std::uint64_t error_count_ OUTBOX_GUARDED_BY(mutex_) = 0;
     spi::ReadPath path_ OUTBOX_GUARDED_BY(mutex_) = kTable;

@@ -85,6 +85,8 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
     term->housekeeper_ = std::make_unique<Housekeeper>(
         Housekeeper::Deps{*term->chores_, term->queue_, deps.clock, deps.notify, !keeps},
         deps.routes, deps.stats, deps.options, deps.epoch);
+    // Before the first event is read.
+    if (Status status = term->housekeeper_->tell_paused(); !status.ok()) return status.error();
     return term;
 }
 

@@ -17,21 +17,22 @@ std::string detail_of(const ErrorInfo& error) {
 
 void Verdict::published(core::SlotId slot, std::int64_t wall_us) {
     const core::Work work = flow_.lanes.work(slot);
+    const core::TenantId tenant = flow_.lanes.tenant(slot);
     if (const std::int64_t since_us = flow_.event_of(slot).waits_since_us(); since_us != 0) {
         flow_.stats.latency.add_us(wall_us - since_us);
     }
     if (work.dead_id != 0) {
         flow_.outcomes.redelivered.push_back(work.dead_id);
         flow_.redeliveries.ended(work.dead_id);
+        flow_.tenants.withdrawn(tenant);
     } else {
-        flow_.outcomes.finished.push_back(work.position);
-        ++flow_.unrecorded;
+        flow_.finish(work.position, tenant, true);
         flow_.no_longer_told(work.position);
     }
     flow_.circuit.answered(work.position, true);
     if (!flow_.parts.empty()) part_answers(flow_.lanes.key(slot));
     flow_.lanes.acknowledge(slot);
-    flow_.held.let_go(work.batch, 1);
+    flow_.let_go(work.batch, work.index, tenant);
     flow_.stats.published.store(flow_.stats.published.load(std::memory_order_relaxed) + 1,
                                 std::memory_order_relaxed);
 }
@@ -59,8 +60,7 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     flow_.circuit.answered(work.position, false);
     if (work.dead_id != 0) {
         flow_.redeliveries.offered_again(work.dead_id, work.attempts);
-        flow_.lanes.acknowledge(slot);
-        flow_.held.let_go(work.batch, 1);
+        redelivery_over(slot);
         return;
     }
     // Of a key that had several under way the first has failed.
@@ -217,10 +217,10 @@ void Verdict::give_up(core::SlotId slot, const ErrorInfo& error) {
     flow_.no_longer_told(work.position);
     flow_.outcomes.dead.push_back(std::move(letter));
     flow_.outcomes.dead_lanes.push_back(key);
-    flow_.outcomes.finished.push_back(work.position);
-    ++flow_.unrecorded;
+    const core::TenantId tenant = flow_.lanes.tenant(slot);
+    flow_.finish(work.position, tenant, true);
     flow_.lanes.hold(slot);
-    flow_.held.let_go(work.batch, 1);
+    flow_.let_go(work.batch, work.index, tenant);
 }
 
 void Verdict::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good) {
@@ -246,8 +246,15 @@ void Verdict::redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool 
     } else {
         flow_.redeliveries.offered_again(work.dead_id, work.attempts + 1);
     }
+    redelivery_over(slot);
+}
+
+void Verdict::redelivery_over(core::SlotId slot) {
+    const core::Work work = flow_.lanes.work(slot);
+    const core::TenantId tenant = flow_.lanes.tenant(slot);
     flow_.lanes.acknowledge(slot);
-    flow_.held.let_go(work.batch, 1);
+    flow_.tenants.withdrawn(tenant);
+    flow_.let_go(work.batch, work.index, tenant);
 }
 
 void Verdict::note_dead(const spi::EventView& event, std::uint32_t attempts,
@@ -264,9 +271,11 @@ void Verdict::note_dead(const spi::EventView& event, std::uint32_t attempts,
     flow_.notify(note);
 }
 
-void Verdict::block_keys(std::span<const std::string> keys) {
+void Verdict::block_keys(std::span<const spi::DeadKey> keys) {
     std::unordered_set<core::LaneKey> now_blocked(dying_keys_.begin(), dying_keys_.end());
-    for (const std::string& key : keys) now_blocked.insert(flow_.lane_of_key(key));
+    for (const spi::DeadKey& dead : keys) {
+        now_blocked.insert(flow_.lane_of_key(dead.tenant_id, dead.key));
+    }
     for (const core::LaneKey key : now_blocked) {
         if (!blocked_keys_.contains(key)) flow_.lanes.hold_key(key);
     }

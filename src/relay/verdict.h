@@ -33,7 +33,7 @@ class Verdict {
 
     /// From now on these keys are blocked by dead letters, and those whose letter is on its way to
     /// the database.
-    void block_keys(std::span<const std::string> keys);
+    void block_keys(std::span<const spi::DeadKey> keys);
     /// The dead letters of these lanes are on disk, in the order in which they were given up on.
     void letters_recorded(std::span<const core::LaneKey> lanes);
 
@@ -47,6 +47,7 @@ class Verdict {
     void retry_later(core::SlotId slot, const ErrorInfo& error);
     void give_up(core::SlotId slot, const ErrorInfo& error);
     void redelivery_failed(core::SlotId slot, const ErrorInfo& error, bool for_good);
+    void redelivery_over(core::SlotId slot);
     void tell_failed(core::SlotId slot, std::uint32_t attempts, std::int64_t delay_us,
                      const ErrorInfo& error);
     void note_dead(const spi::EventView& event, std::uint32_t attempts, const ErrorInfo& error);

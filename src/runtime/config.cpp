@@ -356,6 +356,9 @@ relay::RelayOptions relay_options(const OptionValues& options) {
                   static_cast<std::uint32_t>(options.integer("max-attempts"))};
     made.max_unrecorded = size("max-unrecorded");
     made.max_in_flight_bytes = size("max-in-flight-bytes");
+    made.tenant_share = size("tenant-share");
+    made.tenant_rate = size("tenant-rate");
+    made.default_tenant = options.text("default-tenant");
     made.lease_ttl_ms = options.integer("lease-ttl-ms");
     made.lease_renew_ms = made.lease_ttl_ms / 5;
     made.lease_margin_ms = made.lease_ttl_ms / 10;

@@ -15,7 +15,7 @@ enum ExitCode : int {
     kExitUnreachable = 3,  ///< The database cannot be reached or refuses the login.
     kExitDatabase = 4,     ///< The database is not as needed: table, columns, rights, version.
     kExitStopped = 5,      ///< The relay stopped because going on would be unsafe.
-    kExitNotInTime = 6,    ///< `wait`: not applied before the time was over.
+    kExitNotInTime = 6,    ///< `wait`, `tenant drain`: not done before the time was over.
     kExitDead = 7,         ///< `wait`: an event is a dead letter of the consumer, or was discarded.
     kExitForgotten = 8,    ///< `wait`: the consumer's inbox may have forgotten an event.
 };

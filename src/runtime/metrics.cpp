@@ -41,6 +41,10 @@ constexpr std::array kMetrics{
     MetricSpec{"outbox_unrecorded", "gauge", "route",
                "Events sent and not yet recorded; they repeat after a kill."},
     MetricSpec{"outbox_waiting", "gauge", "route", "Events behind a failing event of their key."},
+    MetricSpec{"outbox_tenant_waiting", "gauge", "route, tenant",
+               "Events of a tenant that the relay has read and not published: of those of whom "
+               "most wait, and of all others as tenant `other`."},
+    MetricSpec{"outbox_tenants_paused", "gauge", "route", "Tenants of which nothing is sent."},
     MetricSpec{"outbox_held_bytes", "gauge", "route", "Bytes of events held in memory."},
     MetricSpec{"outbox_circuit_state", "gauge", "route", "0 closed, 1 open, 2 half open."},
     MetricSpec{"outbox_parts_down", "gauge", "route",
@@ -159,6 +163,12 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
     page.gauge("outbox_in_flight", number(stats.in_flight), labels);
     page.gauge("outbox_unrecorded", number(stats.unrecorded), labels);
     page.gauge("outbox_waiting", number(stats.waiting), labels);
+    const relay::RouteStats::Tenants tenants = stats.tenants();
+    for (const auto& [tenant, waiting] : tenants.waiting) {
+        page.gauge("outbox_tenant_waiting", static_cast<double>(waiting),
+                   {{"route", name}, {"tenant", tenant}});
+    }
+    page.gauge("outbox_tenants_paused", static_cast<double>(tenants.paused), labels);
     page.gauge("outbox_held_bytes", number(stats.held_bytes), labels);
     page.gauge("outbox_circuit_state",
                static_cast<double>(stats.circuit.load(std::memory_order_relaxed)), labels);

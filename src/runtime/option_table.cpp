@@ -20,8 +20,10 @@ constexpr std::uint64_t kManyDead = kDeadList | kDeadRetry | kDeadDiscard | kDea
 constexpr std::uint64_t kScheduled = kScheduledList | kScheduledCancel;
 constexpr std::uint64_t kRoutes =
     kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin;
+constexpr std::uint64_t kChangeTenants = kTenantPause | kTenantDrain | kTenantResume;
+constexpr std::uint64_t kTenants = kChangeTenants | kTenantList;
 constexpr std::uint64_t kOperate =
-    kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutes;
+    kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutes | kTenants;
 constexpr std::uint64_t kManySagas = kSagaList | kSagaResume | kSagaAbort;
 constexpr std::uint64_t kSaga = kManySagas | kSagaShow;
 constexpr std::uint64_t kWebhook = kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate |
@@ -36,6 +38,7 @@ constexpr std::string_view kDaemonGroup = "Running";
 constexpr std::string_view kFilterGroup = "Selection";
 constexpr std::string_view kEditGroup = "Change";
 constexpr std::string_view kReplayGroup = "Replay";
+constexpr std::string_view kTenantGroup = "Tenants";
 constexpr std::string_view kLookingGroup = "Looking";
 constexpr std::string_view kWebhookGroup = "Webhooks";
 constexpr std::string_view kGeneralGroup = "General";
@@ -248,6 +251,31 @@ constexpr std::array kCommands{
                 "finished, so that everything that it holds is sent. No relay of the table may "
                 "run.",
                 "", "outbox routes begin --db postgresql://app@localhost/shop"},
+    CommandSpec{kTenantList, "tenant list", "list the tenants that are paused",
+                "Lists tenants of which nothing is sent, with what is kept of each, since when, by "
+                "whom and why.",
+                "",
+                "outbox tenant list --db postgresql://app@localhost/shop\n"
+                "outbox tenant list --db sqlite:///var/lib/shop.db --json"},
+    CommandSpec{kTenantPause, "tenant pause", "send nothing of a tenant for now",
+                "Keeps a tenant's events instead of sending them, those of before, too. A running "
+                "relay follows within a second or two, one that begins knows it; what the "
+                "destination has been handed by then is not taken back. Other tenants go on.",
+                "TENANT",
+                "outbox tenant pause acme --reason 'their topic is being rebuilt' "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kTenantDrain, "tenant drain", "pause a tenant once all of it is sent",
+                "Waits until every route has finished every event of the tenant that is committed, "
+                "and pauses it then: what is committed later is kept. Stop its writers before. It "
+                "says what is left as it waits; where it is stopped or the time is over, nothing "
+                "was changed. Exit code 6: not in time.",
+                "TENANT",
+                "outbox tenant drain acme --reason 'moves to another database' "
+                "--db postgresql://app@localhost/shop"},
+    CommandSpec{kTenantResume, "tenant resume", "send a tenant's events again",
+                "What was kept of the tenant is sent, in the order of its keys.", "TENANT",
+                "outbox tenant resume acme --reason 'the topic is there' "
+                "--db postgresql://app@localhost/shop"},
     CommandSpec{
         kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
         "Removes rows that were published longer ago than the retention, in batches of "
@@ -484,14 +512,15 @@ constexpr std::array kOptions{
                .commands = kServe,
                .group = kSourceGroup,
                .help = "relay the events of this tenant only; may be repeated"},
-    OptionSpec{.name = "default-tenant",
-               .type = OptionType::kText,
-               .file_key = "source.default_tenant",
-               .fallback = "default",
-               .value = "ID",
-               .commands = kServe | kDashboard | kSendAgain | kRoutesList | kRoutesRetire,
-               .group = kSourceGroup,
-               .help = "tenant of events that name none"},
+    OptionSpec{
+        .name = "default-tenant",
+        .type = OptionType::kText,
+        .file_key = "source.default_tenant",
+        .fallback = "default",
+        .value = "ID",
+        .commands = kServe | kDashboard | kSendAgain | kRoutesList | kRoutesRetire | kTenants,
+        .group = kSourceGroup,
+        .help = "tenant of events that name none"},
     OptionSpec{.name = "mode",
                .type = OptionType::kChoice,
                .file_key = "source.mode",
@@ -681,6 +710,29 @@ constexpr std::array kOptions{
                .commands = kDeliver,
                .group = kDeliveryGroup,
                .help = "most events under way and not yet recorded: the most repeats after a kill"},
+    OptionSpec{.name = "tenant-share",
+               .type = OptionType::kInteger,
+               .file_key = "tenant_share",
+               .fallback = "100",
+               .unit = "per cent",
+               .min = 1,
+               .max = 100,
+               .value = "N",
+               .commands = kServe,
+               .group = kDeliveryGroup,
+               .help = "most of max-unrecorded and max-in-flight-bytes that the events of one "
+                       "tenant may have in a route, so that its burst delays no other"},
+    OptionSpec{.name = "tenant-rate",
+               .type = OptionType::kInteger,
+               .file_key = "tenant_rate",
+               .fallback = "0",
+               .unit = "events/s",
+               .min = 0,
+               .max = 1'000'000,
+               .value = "N",
+               .commands = kServe,
+               .group = kDeliveryGroup,
+               .help = "most events of one tenant that a route sends in a second; 0: any"},
     OptionSpec{.name = "max-in-flight-bytes",
                .type = OptionType::kInteger,
                .file_key = "max_in_flight_bytes",
@@ -891,6 +943,22 @@ constexpr std::array kOptions{
                .commands = kReplay | kReplayResume | kReplayCancel,
                .group = kReplayGroup,
                .help = "why, for the audit and those who look; required"},
+    OptionSpec{.name = "reason",
+               .value = "TEXT",
+               .argument_only = true,
+               .commands = kChangeTenants,
+               .group = kTenantGroup,
+               .help = "why, for the audit and those who look; required"},
+    OptionSpec{.name = "within",
+               .type = OptionType::kDuration,
+               .fallback = "1h",
+               .min = 0,
+               .max = 604'800,
+               .value = "TIME",
+               .argument_only = true,
+               .commands = kTenantDrain,
+               .group = kTenantGroup,
+               .help = "how long to wait for the tenant's events to be sent"},
     OptionSpec{.name = "error-code",
                .type = OptionType::kText,
                .value = "CODE",
@@ -1224,7 +1292,8 @@ constexpr std::array kOptions{
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
                .commands = kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutesList |
-                           kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait | kReplays,
+                           kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait | kReplays |
+                           kTenants,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

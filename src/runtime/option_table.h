@@ -51,6 +51,10 @@ enum Command : std::uint64_t {
     kReplayList = 1ULL << 40,
     kReplayResume = 1ULL << 41,
     kReplayCancel = 1ULL << 42,
+    kTenantList = 1ULL << 43,
+    kTenantPause = 1ULL << 44,
+    kTenantDrain = 1ULL << 45,
+    kTenantResume = 1ULL << 46,
 };
 
 struct CommandSpec {

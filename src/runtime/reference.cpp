@@ -43,6 +43,7 @@ constexpr Group kGroups[] = {
     {"routes",
      kRoutesList | kRoutesAccept | kRoutesRename | kRoutesRetire | kRoutesContinue | kRoutesBegin,
      kRoutesList},
+    {"tenant", kTenantList | kTenantPause | kTenantDrain | kTenantResume, kTenantList},
     {"saga", kSagaList | kSagaShow | kSagaResume | kSagaAbort, kSagaList},
     {"webhook",
      kWebhookAdd | kWebhookList | kWebhookTest | kWebhookRotate | kWebhookDisable | kWebhookEnable |

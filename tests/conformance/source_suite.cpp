@@ -663,8 +663,9 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
     die(6);  // the same event again replaces the first letter
     EXPECT_EQ(fixture_->unfinished_rows(), 0);
     EXPECT_EQ(value_of(recorder->stats()).dead, 1);
-    EXPECT_EQ(value_of(recorder->load_dead_keys("default")),
-              std::vector<std::string>{"customer-7"});
+    EXPECT_EQ(
+        value_of(recorder->load_dead_keys("default")),
+        (std::vector<spi::DeadKey>{{std::string(events.events()[0].tenant_id), "customer-7"}}));
     EXPECT_TRUE(value_of(recorder->load_redeliveries("default", 0, 10)).empty());
 
     fixture_->request_retry(1);

@@ -77,6 +77,20 @@ TEST(Explanation, NamesATransactionThatIsOpenForLongWhereNothingElseHoldsTheEven
     EXPECT_EQ(reasons(explain(all)), "circuit_open");
 }
 
+TEST(Explanation, OfATenantThatIsPausedSaysSinceWhenByWhomAndWhy) {
+    Facts all = facts();
+    all.trace.row->tenant_id = "acme";
+    all.paused = {{"globex", "no", "user ann", kNow},
+                  {"acme", "moves", "user bob", kNow - kSecond}};
+    const Explanation seen = explain(all);
+    EXPECT_EQ(reasons(seen), "tenant_paused");
+    EXPECT_TRUE(says(seen,
+                     "its tenant acme is paused since 2026-05-28T20:26:39Z (1 s ago) by user bob: "
+                     "moves; `outbox tenant resume acme"));
+    all.trace.row->tenant_id = "initech";
+    EXPECT_EQ(reasons(explain(all)), "under_way");
+}
+
 TEST(Explanation, TellsWhetherAMissingTopicIsTheEvents) {
     Facts all = facts();
     all.routes[0].last_error_at_us = kNow;

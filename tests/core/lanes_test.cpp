@@ -158,9 +158,9 @@ class Model {
     }
 
     void check() {
-        std::vector<std::uint32_t> released;
+        std::vector<Lanes::Released> released;
         lanes_.take_released(released);
-        for (const std::uint32_t batch : released) RC_ASSERT(live_.erase(batch) == 1U);
+        for (const Lanes::Released& one : released) RC_ASSERT(live_.erase(one.batch) == 1U);
         for (const LaneKey key : blocked_) uncount(key);
         std::size_t flying = 0;
         std::size_t unfinished = 0;

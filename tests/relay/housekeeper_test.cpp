@@ -52,9 +52,9 @@ class Chores final : public spi::Recorder {
         }
         return out;
     }
-    Result<std::vector<std::string>> load_dead_keys(std::string_view) override {
+    Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view) override {
         ++key_looks;
-        return std::vector<std::string>{};
+        return std::vector<spi::DeadKey>{};
     }
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }
     Result<Stats> stats() override {

@@ -29,9 +29,15 @@ Status Table::reach_reading() {
     return reach();
 }
 
-void Table::insert(const std::string& id, const std::string& key, const std::string& topic) {
+void Table::insert(const std::string& id, const std::string& key, const std::string& topic,
+                   const std::string& tenant, const std::string& payload) {
     const std::scoped_lock lock(mutex_);
-    rows_[++last_position_] = {id, key, topic, 0, 0};
+    rows_[++last_position_] = {id, key, topic, 0, 0, tenant, payload};
+}
+
+void Table::remove(const std::string& id) {
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(rows_, [&](const auto& row) { return row.second.id == id; });
 }
 
 void Table::insert_delayed(const std::string& id, const std::string& key,
@@ -109,7 +115,8 @@ class TableReader final : public spi::Reader {
         event.id = row.id;
         event.aggregate_type = "order";
         event.event_type = "changed";
-        event.payload = "{}";
+        event.payload = row.payload;
+        event.tenant_id = row.tenant;
         event.key = row.key;
         event.topic = row.topic;
         event.occurred_at_us = row.occurred_at_us;
@@ -196,9 +203,9 @@ class TableRecorder final : public spi::Recorder {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         return std::vector<spi::DeadLetter>{};
     }
-    Result<std::vector<std::string>> load_dead_keys(std::string_view) override {
+    Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
-        return std::vector<std::string>{};
+        return std::vector<spi::DeadKey>{};
     }
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override {
         return table_.reach();

@@ -22,7 +22,10 @@ namespace outbox::test {
 class Table {
   public:
     /// One committed event.
-    void insert(const std::string& id, const std::string& key, const std::string& topic = "");
+    void insert(const std::string& id, const std::string& key, const std::string& topic = "",
+                const std::string& tenant = "", const std::string& payload = "{}");
+    /// Somebody else takes out the row with this id.
+    void remove(const std::string& id);
     /// One that was delayed and is due. Times in microseconds since the Unix epoch.
     void insert_delayed(const std::string& id, const std::string& key, std::int64_t occurred_at_us,
                         std::int64_t available_at_us);
@@ -64,6 +67,8 @@ class Table {
         std::string topic;
         std::int64_t occurred_at_us = 0;
         std::int64_t available_at_us = 0;
+        std::string tenant = {};
+        std::string payload = "{}";
     };
     [[nodiscard]] std::chrono::microseconds now() const;
     [[nodiscard]] Status reach() const;

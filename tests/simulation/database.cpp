@@ -193,10 +193,10 @@ std::vector<spi::DeadLetter> Database::redeliveries(std::string_view route, std:
     return out;
 }
 
-std::vector<std::string> Database::dead_keys(std::string_view route) const {
-    std::vector<std::string> keys;
+std::vector<spi::DeadKey> Database::dead_keys(std::string_view route) const {
+    std::vector<spi::DeadKey> keys;
     for (const auto& [id, dead] : dead_) {
-        if (dead.route == route && !dead.event.key.empty()) keys.push_back(dead.event.key);
+        if (dead.route == route && !dead.event.key.empty()) keys.push_back({{}, dead.event.key});
     }
     return keys;
 }

@@ -73,7 +73,7 @@ class Database {
     [[nodiscard]] std::vector<spi::DeadLetter> redeliveries(std::string_view route,
                                                             std::int64_t after,
                                                             std::size_t limit) const;
-    [[nodiscard]] std::vector<std::string> dead_keys(std::string_view route) const;
+    [[nodiscard]] std::vector<spi::DeadKey> dead_keys(std::string_view route) const;
     [[nodiscard]] std::size_t dead_letters() const { return dead_.size(); }
     /// What is kept of events that are finished; empty: nothing.
     [[nodiscard]] std::string lingering() const;

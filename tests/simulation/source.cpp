@@ -307,7 +307,7 @@ class SimRecorder final : public spi::Recorder {
                                                            std::size_t limit) override {
         return ask([&] { return c_.database.redeliveries(route, after_dead_id, limit); });
     }
-    Result<std::vector<std::string>> load_dead_keys(std::string_view route) override {
+    Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override {
         return ask([&] { return c_.database.dead_keys(route); });
     }
     Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }

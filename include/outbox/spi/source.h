@@ -96,6 +96,14 @@ struct DeadLetter {
     EventBatch event;        ///< Holds exactly one event.
 };
 
+/// A key that dead letters block. Keys are a tenant's own.
+struct DeadKey {
+    std::string tenant_id;  ///< Empty: the one that events have by default.
+    std::string key;
+
+    friend auto operator<=>(const DeadKey&, const DeadKey&) = default;
+};
+
 /// A route that a term serves: its stable name, and names that it may have had in side tables of
 /// earlier versions.
 struct RouteName {
@@ -240,7 +248,12 @@ class Recorder {
                                                               std::size_t limit) = 0;
 
     /// Keys of the route's dead letters, for routes whose dead letters block their key.
-    virtual Result<std::vector<std::string>> load_dead_keys(std::string_view route) = 0;
+    virtual Result<std::vector<DeadKey>> load_dead_keys(std::string_view route) = 0;
+
+    /// Tenants of which nothing is to be sent now.
+    virtual Result<std::vector<std::string>> load_paused_tenants() {
+        return std::vector<std::string>{};
+    }
 
     /// Adds to the figures that `outbox status` shows of each route.
     virtual Status save_stats(std::uint64_t epoch, std::span<const RouteStats> stats) = 0;

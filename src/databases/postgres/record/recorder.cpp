@@ -26,6 +26,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
     : table_(table),
       identity_(identity),
       tenants_(" AND " + tenant_condition(table, config)),
+      owners_(config.owners),
       move_due_sql_(move_due_sql(table)),
       writer_(table),
       positions_(std::move(positions)),

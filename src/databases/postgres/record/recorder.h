@@ -47,7 +47,8 @@ class PostgresRecorder final : public spi::Recorder {
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
                                                            std::int64_t after_dead_id,
                                                            std::size_t limit) override;
-    Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
+    Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override;
+    Result<std::vector<std::string>> load_paused_tenants() override;
     Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override;
     Result<Stats> stats() override;
 
@@ -123,7 +124,8 @@ class PostgresRecorder final : public spi::Recorder {
 
     const Table table_;
     Identity& identity_;
-    const std::string tenants_;  ///< " AND ..." for the tenants of this source.
+    const std::string tenants_;              ///< " AND ..." for the tenants of this source.
+    const std::vector<std::string> owners_;  // roles that may own our tables
     const std::string move_due_sql_;
     TableWriter writer_;
     // Shared by the readers of this source, which give and take positions.

@@ -1,7 +1,9 @@
 // What a new owner and a status page read of the side tables.
 #include <algorithm>
+#include <array>
 #include <charconv>
 
+#include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/record/recorder.h"
 
@@ -111,17 +113,41 @@ Result<std::vector<spi::DeadLetter>> PostgresRecorder::load_redeliveries(std::st
     return letters;
 }
 
-Result<std::vector<std::string>> PostgresRecorder::load_dead_keys(std::string_view route) {
+Result<std::vector<spi::DeadKey>> PostgresRecorder::load_dead_keys(std::string_view route) {
     Result<Rows> rows = query(
-        "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM " + table_.side +
+        "SELECT DISTINCT coalesce(tenant_id, ''), coalesce(nullif(key, ''), aggregate_id) FROM " +
+            table_.side +
             "outbox_dead_letters "
             "WHERE source = $1 AND route = $2 AND NOT unmatched AND coalesce(nullif(key, ''), "
             "aggregate_id) <> ''",
         Params().text(table_.source).text(route));
     if (!rows.ok()) return rows.status();
-    std::vector<std::string> keys;
-    for (int row = 0; row < rows->size(); ++row) keys.push_back(rows->string(row, 0));
+    std::vector<spi::DeadKey> keys;
+    for (int row = 0; row < rows->size(); ++row) {
+        keys.push_back({rows->string(row, 0), rows->string(row, 1)});
+    }
     return keys;
+}
+
+// An operator's command may make the table at any time; a stranger's is not read.
+Result<std::vector<std::string>> PostgresRecorder::load_paused_tenants() {
+    const std::string name = table_.side + "outbox_paused_tenants";
+    Result<Rows> there =
+        query("SELECT to_regclass($1) IS NOT NULL, (parse_ident($2))[1]",
+              Params().text(name).text(table_.side.substr(0, table_.side.size() - 1)));
+    if (!there.ok()) return there.status();
+    std::vector<std::string> tenants;
+    if (!there->boolean(0, 0)) return tenants;
+    constexpr std::array<std::string_view, 1> kNames{"outbox_paused_tenants"};
+    Result<Rows> rows =
+        query(foreign_objects_sql(there->text(0, 1), kNames, {owners_, true}), Params());
+    if (!rows.ok()) return rows.status();
+    if (!rows->empty()) return foreign_owner(rows->string(0, 0));
+    rows = query("SELECT tenant_id FROM " + name + " WHERE source = $1 ORDER BY tenant_id",
+                 Params().text(table_.schema + "." + table_.name));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) tenants.push_back(rows->string(row, 0));
+    return tenants;
 }
 
 // A statement of `limit` at most; none where it took longer.

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/embedded_sql.h"
 #include "core/sql_text.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/source/check.h"
@@ -359,6 +360,46 @@ class PostgresOperations final : public Operations {
     Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }
     Result<std::int64_t> forget_ledgers() override { return ledgers_.forget(); }
 
+    Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) override {
+        return ledgers_.unfinished_of(tenant_id);
+    }
+
+    Result<std::vector<PausedTenant>> paused_tenants() override {
+        std::vector<PausedTenant> tenants;
+        const auto there = has_paused_tenants();
+        if (!there.ok()) return there.status();
+        if (!*there) return tenants;
+        const auto rows = connection_.query(
+            "SELECT tenant_id, reason, 'role ' || role || ', user ' || os_user, " +
+                epoch_us("paused_at") + " FROM " + side_ +
+                "outbox_paused_tenants WHERE source = $1 ORDER BY tenant_id",
+            Params().text(table_));
+        if (!rows.ok()) return rows.status();
+        for (int row = 0; row < rows->size(); ++row) {
+            tenants.push_back({rows->string(row, 0), rows->string(row, 1), rows->string(row, 2),
+                               rows->integer(row, 3)});
+        }
+        return tenants;
+    }
+
+    Result<bool> pause_tenant(const std::string& tenant_id) override {
+        if (Status made = make_paused_tenants(); !made.ok()) return made;
+        return change_tenant("INSERT INTO " + side_ +
+                                 "outbox_paused_tenants (source, tenant_id, os_user, reason) "
+                                 "VALUES ($1, $2, $3, $6) ON CONFLICT DO NOTHING",
+                             tenant_id, "tenant pause");
+    }
+
+    Result<bool> resume_tenant(const std::string& tenant_id) override {
+        const auto there = has_paused_tenants();
+        if (!there.ok()) return there.status();
+        if (!*there) return false;
+        return change_tenant("DELETE FROM " + side_ +
+                                 "outbox_paused_tenants WHERE source = $1 AND tenant_id = $2 AND "
+                                 "$6 IS NOT NULL",
+                             tenant_id, "tenant resume");
+    }
+
     Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
                                                     bool unknown_only) override {
         const DeadQuery query(table_, filter);
@@ -399,6 +440,60 @@ class PostgresOperations final : public Operations {
     }
 
   private:
+    Result<bool> has_paused_tenants() {
+        const auto rows = connection_.query("SELECT to_regclass($1) IS NOT NULL",
+                                            Params().text(side_ + "outbox_paused_tenants"));
+        if (!rows.ok()) return rows.status();
+        return rows->boolean(0, 0);
+    }
+
+    // Beside an adopted table, as its side tables' owner: the relay reads no stranger's.
+    Status make_paused_tenants() {
+        const auto there = has_paused_tenants();
+        if (!there.ok() || *there) return there.status();
+        if (table_.ends_with(".outbox_events")) return no_paused_tenants();
+        const auto owner = connection_.query(
+            "SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_class WHERE oid = "
+            "to_regclass($1)",
+            Params().text(side_ + "outbox_routes"));
+        if (!owner.ok()) return owner.status();
+        const std::string sql =
+            fill_postgres(embedded_sql_text("producer/postgres/paused_tenants.sql"),
+                          side_.substr(0, side_.size() - 1)) +
+            "ALTER TABLE " + side_ + "outbox_paused_tenants OWNER TO " + owner->string(0, 0) +
+            ";\n";
+        Status made = connection_.execute(
+            "BEGIN; " + std::string(kCatalogPath) +
+            "SELECT pg_advisory_xact_lock(hashtextextended('outbox side tables', 0)); " + sql +
+            "COMMIT");
+        if (made.ok()) return made;
+        ErrorInfo error = made.error();
+        if (Status back = connection_.execute("ROLLBACK"); !back.ok()) return back;
+        error.code = ErrorCode::kNoRights;
+        error.message =
+            "the table outbox_paused_tenants is missing and cannot be made: " + error.message +
+            "; have an owner run:\n" + sql;
+        return error;
+    }
+
+    // One statement: what is done, and the line that says so.
+    Result<bool> change_tenant(const std::string& change, const std::string& tenant_id,
+                               const std::string& action) {
+        const auto rows = connection_.query(
+            "WITH changed AS (" + change + " RETURNING tenant_id) INSERT INTO " + side_ +
+                "outbox_audit (os_user, source, action, detail, events, event_ids) SELECT $3, $1, "
+                "$4, $5, 0, '{}' FROM changed RETURNING audit_id",
+            Params()
+                .text(table_)
+                .text(tenant_id)
+                .text(os_user_)
+                .text(action)
+                .text(with_reason("tenant " + tenant_id))
+                .text(reason()));
+        if (!rows.ok()) return rows.status();
+        return !rows->empty();
+    }
+
     // One statement: what is done, and the line that says so.
     Result<std::int64_t> audited(const std::string& change, DeadQuery& query,
                                  const std::string& action, const std::string& detail) {

@@ -111,7 +111,8 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
 }
 
 Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
-                                                    const std::string& route) {
+                                                    const std::string& route,
+                                                    const std::string* tenant) {
     auto table = resolve_table(connection_, config_);
     if (!table.ok()) return table.status();
     table->side = side_;
@@ -122,6 +123,14 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
         params.text(source.substr(table_.size() + 1)).text(config_.default_tenant);
         tenants = "strpos(',' || $3 || ',', ',' || coalesce(" + table->quoted("tenant_id") +
                   "::text, $4) || ',') > 0";
+    }
+    if (tenant != nullptr) {
+        tenants += " AND " +
+                   (table->has("tenant_id")
+                        ? "coalesce(nullif(" + table->quoted("tenant_id") + "::text, ''), " +
+                              quote_literal(config_.default_tenant) + ")"
+                        : quote_literal(config_.default_tenant)) +
+                   " = " + quote_literal(*tenant);
     }
     std::string sql;
     if (table->by_position) {
@@ -141,6 +150,20 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
         number(sql + " LIMIT " + std::to_string(BoundedCount::kLimit + 1) + ") u", params);
     if (!count.ok()) return count.status();
     return BoundedCount{std::min(*count, BoundedCount::kLimit), *count > BoundedCount::kLimit};
+}
+
+Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
+    const auto routes = list(false);
+    if (!routes.ok()) return routes.status();
+    if (routes->empty()) return never_relayed();
+    BoundedCount most;
+    for (const LedgerRoute& route : *routes) {
+        const auto count = count_unfinished(route.source, route.name, &tenant);
+        if (!count.ok()) return count.status();
+        most.count = std::max(most.count, count->count);
+        most.more = most.more || count->more;
+    }
+    return most;
 }
 
 Result<std::int64_t> RouteLedgers::accept(const std::string& route) {

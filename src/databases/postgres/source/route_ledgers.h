@@ -29,6 +29,8 @@ class RouteLedgers {
 
     Result<std::vector<LeaseInfo>> leases(bool lock);
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
+    /// See `Operations::unfinished_of_tenant`.
+    Result<BoundedCount> unfinished_of(const std::string& tenant);
     Result<std::int64_t> accept(const std::string& route);
     Result<std::int64_t> rename(const std::string& from, const std::string& to);
     Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
@@ -43,7 +45,8 @@ class RouteLedgers {
     Status refuse_to_retire_the_last(const std::string& route,
                                      const std::vector<LedgerRoute>& routes);
     Status move_figures(const std::string& from, const std::string& to);
-    Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route);
+    Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
+                                          const std::string* tenant = nullptr);
     Result<std::int64_t> number(const std::string& sql, const Params& params);
 
     Connection& connection_;

@@ -36,7 +36,8 @@ class SqliteRecorder final : public spi::Recorder {
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
                                                            std::int64_t after_dead_id,
                                                            std::size_t limit) override;
-    Result<std::vector<std::string>> load_dead_keys(std::string_view route) override;
+    Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override;
+    Result<std::vector<std::string>> load_paused_tenants() override;
     Result<spi::Position> tidy(std::uint64_t epoch) override;
     Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override;
     Result<Stats> stats() override;

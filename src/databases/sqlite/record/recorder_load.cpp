@@ -87,18 +87,40 @@ Result<std::vector<spi::DeadLetter>> SqliteRecorder::load_redeliveries(std::stri
     return letters;
 }
 
-Result<std::vector<std::string>> SqliteRecorder::load_dead_keys(std::string_view route) {
+Result<std::vector<spi::DeadKey>> SqliteRecorder::load_dead_keys(std::string_view route) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     Statement rows(**database,
-                   "SELECT DISTINCT coalesce(nullif(key, ''), aggregate_id) FROM "
+                   "SELECT DISTINCT coalesce(tenant_id, ''), coalesce(nullif(key, ''), "
+                   "aggregate_id) FROM "
                    "outbox_dead_letters WHERE source = ? AND route = ? AND NOT unmatched AND "
                    "coalesce(nullif(key, ''), aggregate_id) <> ''");
     rows.bind(table_.source).bind(route);
-    std::vector<std::string> keys;
-    while (rows.step()) keys.push_back(rows.string(0));
+    std::vector<spi::DeadKey> keys;
+    while (rows.step()) keys.push_back({rows.string(0), rows.string(1)});
     if (Status status = rows.status(); !status.ok()) return status;
     return keys;
+}
+
+// An operator's command may make the table at any time.
+Result<std::vector<std::string>> SqliteRecorder::load_paused_tenants() {
+    const Result<Database*> database = session_.get();
+    if (!database.ok()) return database.status();
+    std::vector<std::string> tenants;
+    Statement look(**database,
+                   "SELECT 1 FROM sqlite_master WHERE name = 'outbox_paused_tenants' AND type = "
+                   "'table'");
+    const bool there = look.step();
+    if (Status status = look.status(); !status.ok()) return status;
+    look.reset();
+    if (!there) return tenants;
+    Statement rows(**database,
+                   "SELECT tenant_id FROM outbox_paused_tenants WHERE source = ? ORDER BY "
+                   "tenant_id");
+    rows.bind(table_.name);
+    while (rows.step()) tenants.push_back(rows.string(0));
+    if (Status status = rows.status(); !status.ok()) return status;
+    return tenants;
 }
 
 Result<spi::Recorder::Stats> SqliteRecorder::stats() {

@@ -69,6 +69,15 @@ DeadInfo dead_of(const Statement& row) {
     return dead;
 }
 
+Result<bool> has_paused_tenants(Database& database) {
+    Statement look(database,
+                   "SELECT 1 FROM sqlite_master WHERE name = 'outbox_paused_tenants' AND type = "
+                   "'table'");
+    const bool there = look.step();
+    if (Status status = look.status(); !status.ok()) return status;
+    return there;
+}
+
 class SqliteOperations final : public Operations {
   public:
     SqliteOperations(std::unique_ptr<Database> database, SqliteSourceConfig config,
@@ -323,6 +332,58 @@ class SqliteOperations final : public Operations {
     Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }
     Result<std::int64_t> forget_ledgers() override { return ledgers_.forget(); }
 
+    Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) override {
+        return ledgers_.unfinished_of(tenant_id);
+    }
+
+    Result<std::vector<PausedTenant>> paused_tenants() override {
+        std::vector<PausedTenant> tenants;
+        const auto there = has_paused_tenants(*database_);
+        if (!there.ok()) return there.status();
+        if (!*there) return tenants;
+        Statement rows(*database_,
+                       "SELECT tenant_id, reason, os_user, paused_at FROM outbox_paused_tenants "
+                       "WHERE source = ? ORDER BY tenant_id");
+        rows.bind(table_);
+        while (rows.step()) {
+            tenants.push_back(
+                {rows.string(0), rows.string(1), "user " + rows.string(2), rows.integer(3)});
+        }
+        if (Status status = rows.status(); !status.ok()) return status;
+        return tenants;
+    }
+
+    Result<bool> pause_tenant(const std::string& tenant_id) override {
+        WriteTransaction transaction(*database_);
+        if (Status status = transaction.begin(); !status.ok()) return status;
+        const auto there = has_paused_tenants(*database_);
+        if (!there.ok()) return there.status();
+        if (!*there) {
+            if (table_ == "outbox_events") return no_paused_tenants();
+            const Status made = database_->execute(
+                std::string(embedded_sql_text("producer/sqlite/paused_tenants.sql")));
+            if (!made.ok()) return made;
+        }
+        Statement insert(*database_,
+                         "INSERT OR IGNORE INTO outbox_paused_tenants (source, tenant_id, reason, "
+                         "os_user, paused_at) VALUES (?, ?, ?, ?, ?) RETURNING 1");
+        insert.bind(table_).bind(tenant_id).bind(reason()).bind(os_user_).bind(now_us());
+        return change_tenant(transaction, insert, tenant_id, "tenant pause");
+    }
+
+    Result<bool> resume_tenant(const std::string& tenant_id) override {
+        WriteTransaction transaction(*database_);
+        if (Status status = transaction.begin(); !status.ok()) return status;
+        const auto there = has_paused_tenants(*database_);
+        if (!there.ok()) return there.status();
+        if (!*there) return false;
+        Statement remove(*database_,
+                         "DELETE FROM outbox_paused_tenants WHERE source = ? AND tenant_id = ? "
+                         "RETURNING 1");
+        remove.bind(table_).bind(tenant_id);
+        return change_tenant(transaction, remove, tenant_id, "tenant resume");
+    }
+
     Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
                                                     bool unknown_only) override {
         Statement rows(*database_,
@@ -388,6 +449,24 @@ class SqliteOperations final : public Operations {
                       ids_of("outbox_dead_letters", where_dead(filter) + also + kNoSeventh));
         bind(ids, filter);
         return carry_out(transaction, ids, action, detail, change);
+    }
+
+    Result<bool> change_tenant(WriteTransaction& transaction, Statement& change,
+                               const std::string& tenant_id, const std::string& action) {
+        const bool changed = change.step();
+        while (change.step()) {
+        }
+        if (Status status = change.status(); !status.ok()) return status;
+        change.reset();
+        if (!changed) return false;
+        Statement line(*database_,
+                       "INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
+                       "event_ids) VALUES (?, ?, ?, ?, ?, 0, '[]')");
+        line.bind(now_us()).bind(os_user_).bind(table_).bind(action);
+        Status status = line.bind(with_reason("tenant " + tenant_id)).run();
+        if (status.ok()) status = transaction.commit();
+        if (!status.ok()) return status;
+        return true;
     }
 
     // What is done and the line that says so, in one transaction.

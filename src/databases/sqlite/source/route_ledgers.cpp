@@ -122,7 +122,8 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
 }
 
 Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
-                                                    const std::string& route) {
+                                                    const std::string& route,
+                                                    const std::string* tenant) {
     auto table = name_table(config_);
     if (!table.ok()) return table.status();
     if (Status status = resolve_table(database_, config_, *table); !status.ok()) return status;
@@ -132,6 +133,14 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
         tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
                   ", ',' || coalesce(" + table->quoted("tenant_id") + ", " +
                   quote_literal(config_.default_tenant) + ") || ',') > 0";
+    }
+    if (tenant != nullptr) {
+        tenants +=
+            " AND " +
+            (table->has("tenant_id") ? "coalesce(nullif(" + table->quoted("tenant_id") + ", ''), " +
+                                           quote_literal(config_.default_tenant) + ")"
+                                     : quote_literal(config_.default_tenant)) +
+            " = " + quote_literal(*tenant);
     }
     spi::PositionSet finished;
     if (table->native) {
@@ -152,6 +161,20 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
     }
     if (Status status = rows.status(); !status.ok()) return status;
     return count;
+}
+
+Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
+    const auto routes = list(false);
+    if (!routes.ok()) return routes.status();
+    if (routes->empty()) return never_relayed();
+    BoundedCount most;
+    for (const LedgerRoute& route : *routes) {
+        const auto count = count_unfinished(route.source, route.name, &tenant);
+        if (!count.ok()) return count.status();
+        most.count = std::max(most.count, count->count);
+        most.more = most.more || count->more;
+    }
+    return most;
 }
 
 Result<std::int64_t> RouteLedgers::accept(const std::string& route) {

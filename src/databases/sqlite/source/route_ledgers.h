@@ -31,6 +31,8 @@ class RouteLedgers {
 
     Result<LeaseInfo> lease();
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
+    /// See `Operations::unfinished_of_tenant`.
+    Result<BoundedCount> unfinished_of(const std::string& tenant);
     Result<std::int64_t> accept(const std::string& route);
     Result<std::int64_t> rename(const std::string& from, const std::string& to);
     Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
@@ -43,7 +45,8 @@ class RouteLedgers {
     // is to be committed.
     Status alone(const std::function<Result<bool>()>& change);
     Status move_figures(const std::string& from, const std::string& to);
-    Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route);
+    Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
+                                          const std::string* tenant = nullptr);
     // Statements with ?1 the table, ?2 and ?3.
     Result<std::int64_t> number(const std::string& sql, const std::string& second,
                                 const std::string& third = {});

@@ -1,0 +1,207 @@
+// Tenants that are stopped, and go on.
+#include <chrono>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "commands.h"
+#include "core/utf8.h"
+#include "print.h"
+#include "registry.h"
+#include "replays.h"
+#include "runtime/exit_codes.h"
+
+namespace outbox::app {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+// A look reads the table: it rests for this many times as long as it took.
+constexpr int kRests = 4;
+constexpr std::chrono::milliseconds kShortestRest{200};
+constexpr std::chrono::seconds kProgressEvery{1};
+constexpr std::size_t kShownReason = 40;
+
+std::string events_text(const BoundedCount& count) {
+    return with_commas(count.count) + (count.more ? "+" : "") +
+           (count.count == 1 && !count.more ? " event" : " events");
+}
+
+struct Opened {
+    std::unique_ptr<Operations> operations;
+    std::string tenant;
+};
+
+Result<std::unique_ptr<Operations>> open_for(const runtime::Invocation& invocation,
+                                             const std::string& reason) {
+    const auto config = runtime::make_source_config(invocation);
+    if (!config.ok()) return config.error();
+    auto outbox = open_outbox(*config);
+    if (!outbox.ok()) return outbox.error();
+    outbox->operations->act_for(os_user(), reason);
+    return std::move(outbox->operations);
+}
+
+// The tenant that a command changes, and what it is changed by.
+Result<Opened> open_tenant(const runtime::Invocation& invocation) {
+    if (invocation.positionals.size() != 1 || invocation.positionals.front().empty()) {
+        return runtime::config_error(command_of(invocation), "which tenant? Give one name");
+    }
+    const std::string& tenant = invocation.positionals.front();
+    if (!is_utf8(tenant)) {
+        return runtime::config_error(command_of(invocation),
+                                     "the name is not UTF-8, so that no tenant has it");
+    }
+    auto reason = reason_of(invocation);
+    if (!reason.ok()) return reason.error();
+    auto operations = open_for(invocation, *reason);
+    if (!operations.ok()) return operations.error();
+    return Opened{std::move(*operations), tenant};
+}
+
+ErrorInfo is_paused_already(const PausedTenant& paused) {
+    return {ErrorCode::kConflict,
+            Advice::kStop,
+            {},
+            "tenant " + paused.tenant_id + " is paused since " + time_text(paused.since_us) +
+                " by " + paused.who + ": " + paused.reason + "; nothing was changed"};
+}
+
+// None: it is not paused.
+Result<std::optional<PausedTenant>> find_paused(Operations& operations, const std::string& tenant) {
+    const auto all = operations.paused_tenants();
+    if (!all.ok()) return all.error();
+    for (const PausedTenant& one : *all) {
+        if (one.tenant_id == tenant) return std::optional<PausedTenant>(one);
+    }
+    return std::optional<PausedTenant>();
+}
+
+// Says that it is done, with what of the tenant is left.
+int tell(const runtime::Invocation& invocation, const Opened& opened, const std::string& state) {
+    const auto left = opened.operations->unfinished_of_tenant(opened.tenant);
+    if (!left.ok() && left.error().code != ErrorCode::kConflict) return report(left.error());
+    if (invocation.options.flag("json")) {
+        ordered_json json{{"tenant", opened.tenant}, {"state", state}};
+        json["waiting"] = left.ok() ? ordered_json(left->count) : ordered_json(nullptr);
+        json["more"] = left.ok() && left->more;
+        print_json(json);
+        return runtime::kExitOk;
+    }
+    std::cout << "tenant " << to_printable(opened.tenant) << " is " << state
+              << (left.ok()
+                      ? "; " + events_text(*left) + (state == "paused" ? " kept" : " to be sent")
+                      : std::string())
+              << "\n";
+    return runtime::kExitOk;
+}
+
+}  // namespace
+
+int run_tenant_list(const runtime::Invocation& invocation) {
+    if (!invocation.positionals.empty()) {
+        return report(runtime::config_error(command_of(invocation), "takes no names"));
+    }
+    const auto operations = open_for(invocation, {});
+    if (!operations.ok()) return report(operations.error());
+    const auto tenants = (*operations)->paused_tenants();
+    if (!tenants.ok()) return report(tenants.error());
+    using Align = TextColumns::Align;
+    TextColumns columns({{"TENANT", Align::kLeft},
+                         {"STATE", Align::kLeft},
+                         {"KEPT", Align::kRight},
+                         {"SINCE", Align::kLeft},
+                         {"BY", Align::kLeft},
+                         {"REASON", Align::kLeft}});
+    ordered_json list = ordered_json::array();
+    for (const PausedTenant& one : *tenants) {
+        const auto kept = (*operations)->unfinished_of_tenant(one.tenant_id);
+        if (!kept.ok() && kept.error().code != ErrorCode::kConflict) return report(kept.error());
+        const BoundedCount count = kept.ok() ? *kept : BoundedCount{};
+        columns.add({one.tenant_id, "paused", with_commas(count.count) + (count.more ? "+" : ""),
+                     time_text(one.since_us).substr(0, 19) + "Z", one.who,
+                     shortened(one.reason, kShownReason)});
+        list.push_back({{"tenant", one.tenant_id},
+                        {"state", "paused"},
+                        {"waiting", count.count},
+                        {"more", count.more},
+                        {"since", time_text(one.since_us)},
+                        {"who", one.who},
+                        {"reason", one.reason}});
+    }
+    if (invocation.options.flag("json")) {
+        print_json(list);
+    } else if (tenants->empty()) {
+        std::cout << "no tenant is paused\n";
+    } else {
+        columns.print(std::cout);
+    }
+    return runtime::kExitOk;
+}
+
+int run_tenant_pause(const runtime::Invocation& invocation) {
+    const auto opened = open_tenant(invocation);
+    if (!opened.ok()) return report(opened.error());
+    const auto changed = opened->operations->pause_tenant(opened->tenant);
+    if (!changed.ok()) return report(changed.error());
+    if (!*changed) {
+        const auto paused = find_paused(*opened->operations, opened->tenant);
+        if (!paused.ok()) return report(paused.error());
+        return report(is_paused_already(paused->value_or(PausedTenant{opened->tenant, {}, {}, 0})));
+    }
+    return tell(invocation, *opened, "paused");
+}
+
+int run_tenant_resume(const runtime::Invocation& invocation) {
+    const auto opened = open_tenant(invocation);
+    if (!opened.ok()) return report(opened.error());
+    const auto changed = opened->operations->resume_tenant(opened->tenant);
+    if (!changed.ok()) return report(changed.error());
+    if (!*changed) {
+        return report({ErrorCode::kConflict,
+                       Advice::kStop,
+                       {},
+                       "tenant " + opened->tenant +
+                           " is not paused; `outbox tenant list` shows those that are"});
+    }
+    return tell(invocation, *opened, "resumed");
+}
+
+// Waits with the tenant as it is, so that whoever is stopped here has changed nothing.
+int run_tenant_drain(const runtime::Invocation& invocation) {
+    const auto opened = open_tenant(invocation);
+    if (!opened.ok()) return report(opened.error());
+    Operations& operations = *opened->operations;
+    const auto paused = find_paused(operations, opened->tenant);
+    if (!paused.ok()) return report(paused.error());
+    if (*paused) return report(is_paused_already(**paused));
+    const Clock::time_point deadline = Clock::now() + invocation.options.duration("within");
+    Clock::time_point told_at{};
+    while (true) {
+        const Clock::time_point began = Clock::now();
+        const auto left = operations.unfinished_of_tenant(opened->tenant);
+        if (!left.ok()) return report(left.error());
+        if (left->count == 0) break;
+        const Clock::time_point now = Clock::now();
+        if (now >= deadline) {
+            std::cerr << "outbox: not in time: " << events_text(*left) << " of tenant "
+                      << to_printable(opened->tenant)
+                      << " wait; it is not paused, and nothing was changed\n";
+            return runtime::kExitNotInTime;
+        }
+        if (now - told_at >= kProgressEvery) {
+            std::cerr << events_text(*left) << " left\n";
+            told_at = now;
+        }
+        const Clock::duration rest =
+            std::max<Clock::duration>(kShortestRest, (now - began) * kRests);
+        std::this_thread::sleep_for(std::min<Clock::duration>(rest, deadline - now));
+    }
+    const auto changed = operations.pause_tenant(opened->tenant);
+    if (!changed.ok()) return report(changed.error());
+    return tell(invocation, *opened, "paused");
+}
+
+}  // namespace outbox::app

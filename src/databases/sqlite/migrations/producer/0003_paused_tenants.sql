@@ -1,0 +1,2 @@
+-- Which tenants `outbox tenant pause` and `drain` have stopped.
+{{paused_tenants}}

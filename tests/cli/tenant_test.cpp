@@ -1,0 +1,240 @@
+// Tenants that are paused, drained and resumed, with a relay of the real binary.
+#include <csignal>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/eventually.h"
+#include "tests/support/outbox_binary.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+#include "tests/support/sqlite.h"
+
+namespace outbox::test {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Place {
+    friend void PrintTo(const Place& place, std::ostream* out) { *out << place.name; }
+    const char* name;
+    bool sqlite = false;
+    std::vector<std::string> migrate = {};
+    std::vector<std::string> relay = {};
+    const char* table = "outbox_events";
+};
+
+class Tenants : public testing::TestWithParam<Place> {
+  protected:
+    void SetUp() override {
+        url_ = GetParam().sqlite ? "sqlite://" + outbox_.file("shop.db").string()
+                                 : shared_postgres().create_database();
+        if (adopted()) {
+            sql("CREATE TABLE mine (id text PRIMARY KEY, tenant_id text, topic text, key text, "
+                "event_type "
+                "text, payload text, created_at timestamptz DEFAULT clock_timestamp(), status "
+                "text DEFAULT 'PENDING', retry_count int DEFAULT 0, published_at timestamptz)");
+            return;
+        }
+        std::vector<std::string> migrate{"migrate", "--db", url_};
+        migrate.insert(migrate.end(), GetParam().migrate.begin(), GetParam().migrate.end());
+        const Finished made = outbox_.run(migrate);
+        ASSERT_EQ(made.status.code, 0) << made.err;
+    }
+    bool adopted() const { return GetParam().table != std::string("outbox_events"); }
+
+    void sql(const std::string& statement) {
+        if (GetParam().sqlite)
+            Sqlite(outbox_.file("shop.db")).exec(statement);
+        else
+            Pg(url_).exec(statement);
+    }
+    std::string value(const std::string& statement) {
+        return GetParam().sqlite ? Sqlite(outbox_.file("shop.db")).value(statement)
+                                 : Pg(url_).value(statement);
+    }
+    // The next `count` events of the tenant's one key, each by a transaction of its own.
+    void write(const std::string& tenant, int count) {
+        for (int i = 0; i < count; ++i) {
+            const std::string n = std::to_string(++written_[tenant]);
+            sql(std::string("INSERT INTO ") + GetParam().table +
+                " (id, tenant_id, topic, key, event_type, payload) VALUES "
+                "('00000000-0000-7000-8000-" +
+                tenant + std::string(8 - n.size(), '0') + n + "', '" + tenant + "', 'things', '" +
+                tenant + "', 'Made', '" + n + "')");
+        }
+    }
+    Process relay(const std::vector<std::string>& more = {}) {
+        std::vector<std::string> arguments{"--from", url_,          "--table", GetParam().table,
+                                           "--to",   "out=stdout:", "--admin", "off"};
+        for (const auto& list : {GetParam().relay, more}) {
+            arguments.insert(arguments.end(), list.begin(), list.end());
+        }
+        return outbox_.start_relay(arguments);
+    }
+    Finished run_on(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url_, "--table", GetParam().table});
+        return outbox_.run(arguments);
+    }
+    json result(std::vector<std::string> arguments) {
+        arguments.emplace_back("--json");
+        const Finished ended = run_on(std::move(arguments));
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        return json::parse(ended.out.empty() ? "null" : ended.out);
+    }
+    // What of the tenant a relay has printed, as "1 2 3 ".
+    static std::string sent(Process& running, const std::string& tenant) {
+        std::istringstream lines(running.stdout_text());
+        std::string out;
+        for (std::string line; std::getline(lines, line);) {
+            const json event = json::parse(line, nullptr, false);
+            if (event.is_discarded() || event["key"] != tenant) continue;
+            const std::string id = event["id"];
+            out += std::to_string(std::stoi(id.substr(id.size() - 8))) + " ";
+        }
+        return out;
+    }
+    static std::string numbers(int from, int to) {
+        std::string out;
+        for (int n = from; n <= to; ++n) out += std::to_string(n) + " ";
+        return out;
+    }
+    static void await_sent(Process& running, const std::string& tenant, const std::string& what) {
+        EXPECT_TRUE(eventually(60s, "events of " + tenant + " are sent",
+                               [&] { return sent(running, tenant) == what; }))
+            << sent(running, tenant) << "\n"
+            << running.stderr_text();
+    }
+    static void await_logged(Process& running, const std::string& what) {
+        EXPECT_TRUE(eventually(60s, what, [&] {
+            return running.stderr_text().find(what) != std::string::npos;
+        })) << running.stderr_text();
+    }
+
+    OutboxBinary outbox_;
+    std::string url_;
+    std::map<std::string, int> written_;
+};
+
+TEST_P(Tenants, APausedOneIsKeptOverARestartWhileOthersGoOnAndGoesOnInOrder) {
+    Process first = relay();
+    write("aaaa", 3);
+    write("bbbb", 3);
+    await_sent(first, "aaaa", numbers(1, 3));
+    await_sent(first, "bbbb", numbers(1, 3));
+
+    const Finished paused = run_on({"tenant", "pause", "aaaa", "--reason", "their topic moves"});
+    ASSERT_EQ(paused.status.code, 0) << paused.err;
+    EXPECT_THAT(paused.out, HasSubstr("tenant aaaa is paused; 0 events kept"));
+    await_logged(first, "tenant_paused");
+    write("aaaa", 4);
+    write("bbbb", 4);
+    await_sent(first, "bbbb", numbers(1, 7));
+    EXPECT_EQ(sent(first, "aaaa"), numbers(1, 3));
+    const json list = result({"tenant", "list"});
+    ASSERT_EQ(list.size(), 1U);
+    EXPECT_EQ(list[0]["tenant"], "aaaa");
+    EXPECT_EQ(list[0]["waiting"], 4);
+    EXPECT_EQ(list[0]["reason"], "their topic moves");
+    EXPECT_THAT(run_on({"status"}).out,
+                AllOf(HasSubstr("tenant aaaa, 4 of the backlog kept, since "),
+                      HasSubstr(": their topic moves")));
+    EXPECT_EQ(result({"status"})["paused_tenants"][0]["waiting"], 4);
+    const json explained = result({"explain", "00000000-0000-7000-8000-aaaa00000004"})["events"][0];
+    ASSERT_EQ(explained["waits"].size(), 1U) << explained;
+    EXPECT_EQ(explained["waits"][0]["reason"], "tenant_paused");
+    EXPECT_THAT(explained["waits"][0]["text"].get<std::string>(),
+                AllOf(HasSubstr("its tenant aaaa is paused since "), HasSubstr("topic moves")));
+
+    first.kill(SIGKILL);
+    Process second = relay();
+    write("aaaa", 3);
+    write("bbbb", 3);
+    EXPECT_TRUE(eventually(60s, "the other tenant goes on",
+                           [&] { return sent(second, "bbbb").ends_with(numbers(8, 10)); }));
+    EXPECT_EQ(sent(second, "aaaa"), "");
+
+    EXPECT_EQ(run_on({"tenant", "resume", "aaaa", "--reason", "it moved"}).status.code, 0);
+    await_sent(second, "aaaa", numbers(4, 10));
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit WHERE action IN ('tenant pause', 'tenant "
+                    "resume') AND detail LIKE '%reason: %moves' OR detail LIKE '%it moved'"),
+              "2");
+    EXPECT_EQ(second.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Tenants, ADrainedOneIsPausedOnceAllOfItIsSentAndNotBefore) {
+    {
+        Process first = relay();
+        write("bbbb", 1);
+        await_sent(first, "bbbb", "1 ");
+        EXPECT_EQ(first.stop(), (ExitStatus{0, 0}));
+    }
+    write("aaaa", 20);
+    const Finished late =
+        run_on({"tenant", "drain", "aaaa", "--reason", "moves", "--within", "1s"});
+    EXPECT_EQ(late.status.code, 6) << late.err;
+    EXPECT_THAT(late.err, HasSubstr("20 events of tenant aaaa wait; it is not paused"));
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+
+    Process running = relay();
+    const Finished drained = run_on({"tenant", "drain", "aaaa", "--reason", "moves"});
+    ASSERT_EQ(drained.status.code, 0) << drained.err;
+    EXPECT_THAT(drained.out, HasSubstr("tenant aaaa is paused; 0 events kept"));
+    await_sent(running, "aaaa", numbers(1, 20));
+    await_logged(running, "tenant_paused");
+    write("aaaa", 2);
+    write("bbbb", 1);
+    await_sent(running, "bbbb", "2 ");
+    EXPECT_EQ(sent(running, "aaaa"), numbers(1, 20));
+    EXPECT_EQ(result({"tenant", "list"})[0]["waiting"], 2);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Tenants, WhatCannotBeDoneIsSaidAndChangesNothing) {
+    {
+        Process first = relay();
+        write("bbbb", 1);
+        await_sent(first, "bbbb", "1 ");
+    }
+    EXPECT_THAT(run_on({"tenant", "pause", "aaaa"}).err, HasSubstr("--reason: why?"));
+    EXPECT_EQ(run_on({"tenant", "pause", "--reason", "x"}).status.code, 2);
+    EXPECT_EQ(run_on({"tenant", "pause", "a", "b", "--reason", "x"}).status.code, 2);
+    EXPECT_THAT(run_on({"tenant", "resume", "aaaa", "--reason", "x"}).err,
+                HasSubstr("tenant aaaa is not paused"));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit"), "0");
+    EXPECT_EQ(run_on({"tenant", "pause", "aaaa", "--reason", "first"}).status.code, 0);
+    for (const char* command : {"pause", "drain"}) {
+        const Finished again = run_on({"tenant", command, "aaaa", "--reason", "second"});
+        EXPECT_NE(again.status.code, 0);
+        EXPECT_THAT(again.err, AllOf(HasSubstr("is paused since"), HasSubstr("first")));
+    }
+    EXPECT_EQ(value("SELECT reason FROM outbox_paused_tenants"), "first");
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit"), "1");
+}
+
+TEST_P(Tenants, TablesOfAnEarlierVersionAreRelayedAndPausedAfterAMigration) {
+    if (adopted()) GTEST_SKIP() << "the command makes what is missing";
+    sql("DROP TABLE outbox_paused_tenants");
+    Process running = relay();
+    write("aaaa", 2);
+    await_sent(running, "aaaa", "1 2 ");
+    EXPECT_THAT(run_on({"tenant", "pause", "aaaa", "--reason", "x"}).err,
+                HasSubstr("outbox migrate --db URL makes it"));
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Databases, Tenants,
+                         testing::Values(Place{"polling", false, {}, {"--mode", "polling"}},
+                                         Place{"stream", false, {}, {"--mode", "stream"}},
+                                         Place{"keep", false, {"--after-publish", "keep"}, {}},
+                                         Place{"sqlite", true},
+                                         Place{"adopted", false, {}, {}, "mine"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace outbox::test

@@ -1,0 +1,369 @@
+// What a route holds of each tenant: pause, share and rate, with a route that is stepped by hand.
+#include <algorithm>
+#include <gtest/gtest.h>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "brokers/memory/sink.h"
+#include "relay/pipeline.h"
+#include "tests/relay/options.h"
+#include "tests/relay/table.h"
+
+namespace outbox::relay {
+namespace {
+
+using namespace std::chrono_literals;
+using sinks::memory::Destination;
+using sinks::memory::MemorySink;
+using test::Table;
+
+class HandClock final : public core::Clock {
+  public:
+    [[nodiscard]] std::int64_t boot_us() const override { return now_us; }
+    [[nodiscard]] std::int64_t wall_us() const override { return now_us; }
+    std::int64_t now_us = 1'000'000;
+};
+
+class TenantsOfARoute : public testing::Test {
+  protected:
+    void open(spi::Sink& sink) {
+        RouteSpec route;
+        route.topics = *core::TopicRule::make("events", {}, "events");
+        routes_.push_back(std::move(route));
+        options_.retry = retry_;
+        options_.poll_idle_ms = 1;
+        lease_.extend(std::numeric_limits<std::int64_t>::max());
+        reader_ = source_->open_reader("default", {}).value_or_throw();
+        pipeline_ = std::make_unique<Pipeline>(
+            Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
+            routes_, options_, Pipeline::Inheritance{}, 1);
+    }
+    // Turns of `turn_us_`; the recorder answers at once, or only where it is asked to.
+    void step(int turns = 1) {
+        for (int turn = 0; turn < turns; ++turn) {
+            clock_.now_us += turn_us_;
+            const Status status = pipeline_->step();
+            ASSERT_TRUE(status.ok()) << describe(status.error());
+            std::vector<Outcomes> taken(1);
+            queue_.take(0, 0ms, taken);
+            hurried_ = hurried_ || taken[0].hurry;
+            for (const Position position : taken[0].finished) finished_.push_back(position);
+            dead_lanes_.insert(dead_lanes_.end(), taken[0].dead_lanes.begin(),
+                               taken[0].dead_lanes.end());
+            if (recording_) record();
+        }
+    }
+    void record() {
+        Feedback feedback;
+        feedback.recorded.swap(finished_);
+        feedback.dead_lanes.swap(dead_lanes_);
+        if (!feedback.empty()) queue_.answer(0, std::move(feedback));
+    }
+    void pause(std::vector<std::string> tenants) {
+        Feedback feedback;
+        feedback.paused = std::move(tenants);
+        queue_.answer(0, std::move(feedback));
+    }
+    void insert(const std::string& tenant, const std::string& key, int count) {
+        for (int i = 0; i < count; ++i) {
+            const int n = ++written_[tenant + "/" + key];
+            table_.insert(tenant + "/" + key + "/" + std::to_string(n), key, "", tenant);
+        }
+    }
+    // How many of the tenant have arrived.
+    std::size_t arrived(const std::string& tenant) const {
+        const auto records = destination_->records();
+        return static_cast<std::size_t>(
+            std::count_if(records.begin(), records.end(),
+                          [&](const auto& one) { return one.id.starts_with(tenant + "/"); }));
+    }
+    // Every key of every tenant rises by one.
+    void expect_order() const {
+        std::map<std::string, int> last;
+        for (const auto& record : destination_->records()) {
+            const auto slash = record.id.rfind('/');
+            const int n = std::stoi(record.id.substr(slash + 1));
+            int& before = last[record.id.substr(0, slash)];
+            EXPECT_EQ(n, before + 1) << record.id;
+            before = n;
+        }
+    }
+
+    Table table_;
+    std::unique_ptr<spi::Source> source_ = table_.connect();
+    std::atomic<bool> full_{false};
+    std::shared_ptr<Destination> destination_ = std::make_shared<Destination>();
+    OutcomeQueue queue_{1};
+    LeaseView lease_;
+    HandClock clock_;
+    RouteStats stats_;
+    Notify notify_ = [](const Note&) {};
+    RelayOptions options_ = usual_options();
+    core::RetryPolicy retry_{5, 20, 10};
+    std::vector<RouteSpec> routes_;
+    std::unique_ptr<spi::Reader> reader_;
+    std::unique_ptr<Pipeline> pipeline_;
+    std::map<std::string, int> written_;
+    std::vector<Position> finished_;
+    std::vector<core::LaneKey> dead_lanes_;
+    std::int64_t turn_us_ = 1'000'000;
+    bool recording_ = true;
+    bool hurried_ = false;
+};
+
+TEST_F(TenantsOfARoute, NothingOfAPausedTenantIsSentAndOthersGoOn) {
+    MemorySink sink(destination_, {});
+    open(sink);
+    pause({"a"});
+    insert("a", "k", 300);
+    insert("b", "k", 300);
+    step(50);
+    EXPECT_EQ(arrived("a"), 0U);
+    EXPECT_EQ(arrived("b"), 300U);
+    pause({});
+    step(50);
+    EXPECT_EQ(arrived("a"), 300U);
+    expect_order();
+    EXPECT_EQ(table_.unfinished(), 600U) << "only the recorder takes rows out";
+}
+
+TEST_F(TenantsOfARoute, WhatIsInMemoryOfATenantStaysThereWhenItIsPaused) {
+    destination_->set_paused(true);
+    options_.max_unrecorded = 20;
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    open(sink);
+    for (const char* key : {"k", "l", "m"}) insert("a", key, 5);
+    insert("b", "k", 5);
+    step(5);
+    pause({"a"});
+    step(2);
+    destination_->set_paused(false);
+    step(50);
+    EXPECT_LE(arrived("a"), 3U) << "one of each key was under way";
+    EXPECT_EQ(arrived("b"), 5U);
+    insert("a", "k", 5);
+    step(5);
+    pause({});
+    step(100);
+    EXPECT_EQ(arrived("a"), 20U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, NothingOfAPausedTenantIsTheProbeOfACircuit) {
+    insert("a", "k", 3);
+    insert("a", "l", 3);
+    destination_->set_down(true);
+    MemorySink sink(destination_, {});
+    open(sink);
+    step(20);
+    ASSERT_NE(stats_.circuit.load(), core::Circuit::State::kClosed);
+    pause({"a"});
+    destination_->set_down(false);
+    step(50);
+    EXPECT_EQ(arrived("a"), 0U);
+    EXPECT_EQ(stats_.circuit.load(), core::Circuit::State::kClosed) << "it is asked itself";
+    pause({});
+    step(50);
+    EXPECT_EQ(arrived("a"), 6U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, AKeyThatWaitsForItsRetryIsKeptWholeByAPause) {
+    insert("a", "k", 30);
+    insert("a", "l", 3);
+    destination_->fail("a/k/1", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"}, 1);
+    retry_ = {1'000'000, 1'000'000, 5};
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    open(sink);
+    step(10);
+    EXPECT_EQ(arrived("a"), 3U);
+    pause({"a"});
+    step(3);
+    // Its retry falls into the pause, and into the middle of the key's fetching again.
+    clock_.now_us += 2'000'000'000;
+    step(3);
+    EXPECT_EQ(arrived("a"), 3U);
+    pause({});
+    insert("a", "k", 3);
+    step(100);
+    EXPECT_EQ(arrived("a"), 36U);
+    expect_order();
+}
+
+class TenantsAtRandom : public TenantsOfARoute, public testing::WithParamInterface<unsigned> {};
+
+TEST_P(TenantsAtRandom, PausedAndResumedAgainAndAgainNothingIsLostAndNothingOvertakes) {
+    std::mt19937 random(GetParam());
+    const auto one_of = [&](unsigned many) { return static_cast<int>(random() % many); };
+    options_.max_unrecorded = 40;
+    options_.batch_size = static_cast<std::size_t>(1 + one_of(20));
+    options_.tenant_share = one_of(2) == 0 ? 100 : 10;
+    options_.tenant_rate = one_of(3) == 0 ? 500 : 0;
+    MemorySink sink(destination_, {.fail_stop_order = one_of(2) == 0});
+    open(sink);
+    std::size_t total = 0;
+    for (int round = 0; round < 300; ++round) {
+        const std::string tenant(1, static_cast<char>('a' + one_of(3)));
+        const std::string key(1, static_cast<char>('k' + one_of(3)));
+        const int count = one_of(6);
+        insert(tenant, key, count);
+        total += static_cast<std::size_t>(count);
+        if (count > 0 && one_of(4) == 0) {
+            const std::string of_key = tenant + "/" + key;
+            destination_->fail(of_key + "/" + std::to_string(written_[of_key]),
+                               {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"},
+                               static_cast<std::size_t>(1 + one_of(2)));
+        }
+        if (one_of(5) == 0) destination_->set_down(one_of(2) == 0);
+        if (one_of(3) == 0) {
+            std::vector<std::string> paused;
+            for (const char* one : {"a", "b", "c"}) {
+                if (one_of(3) == 0) paused.emplace_back(one);
+            }
+            pause(std::move(paused));
+        }
+        recording_ = one_of(3) != 0;
+        turn_us_ = 1 + one_of(20'000);
+        step(1 + one_of(3));
+    }
+    destination_->set_down(false);
+    pause({});
+    recording_ = true;
+    turn_us_ = 1'000'000;
+    step(300);
+    EXPECT_EQ(destination_->records().size(), total);
+    expect_order();
+    EXPECT_EQ(stats_.held_bytes.load(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, TenantsAtRandom, testing::Range(1U, 21U));
+
+TEST_F(TenantsOfARoute, ABurstOfOneTenantLeavesRoomForTheOthers) {
+    options_.max_unrecorded = 1'000;
+    options_.tenant_share = 10;
+    destination_->set_paused(true);
+    MemorySink sink(destination_, {});
+    open(sink);
+    for (int key = 0; key < 100; ++key) insert("burst", "k" + std::to_string(key), 100);
+    for (int key = 0; key < 100; ++key) insert("b", "k" + std::to_string(key), 1);
+    step(100);
+    EXPECT_EQ(stats_.in_flight.load(), 200) << "the share of the burst, and all of the other";
+    destination_->set_paused(false);
+    recording_ = false;
+    step(20);
+    EXPECT_EQ(arrived("b"), 100U);
+    EXPECT_EQ(arrived("burst"), 100U) << "what is not recorded counts to the share";
+    EXPECT_TRUE(hurried_) << "the recorder does not wait for more";
+    recording_ = true;
+    record();
+    step(400);
+    EXPECT_EQ(arrived("burst"), 10'000U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, ThoseThatAreReadGetTheirTurnWhileABacklogIsTakenBack) {
+    options_.max_unrecorded = 20;
+    MemorySink sink(destination_, {});
+    open(sink);
+    pause({"a"});
+    insert("a", "k", 1'000);
+    step(60);
+    pause({});
+    step();
+    insert("b", "k", 50);
+    step(20);
+    EXPECT_EQ(arrived("b"), 50U);
+    EXPECT_GT(arrived("a"), 50U);
+    EXPECT_LT(arrived("a"), 1'000U);
+    step(100);
+    EXPECT_EQ(arrived("a"), 1'000U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, LargeEventsOfOneTenantLeaveRoomForTheBytesOfOthers) {
+    options_.max_in_flight_bytes = 100'000;
+    options_.tenant_share = 20;
+    options_.batch_size = 5;
+    destination_->set_paused(true);
+    MemorySink sink(destination_, {});
+    open(sink);
+    const std::string payload(5'000, 'x');
+    for (int i = 1; i <= 100; ++i) {
+        table_.insert("a/k/" + std::to_string(i), "k", "", "a", payload);
+    }
+    insert("b", "k", 10);
+    step(100);
+    EXPECT_EQ(stats_.in_flight.load(), 4 + 10);
+    destination_->set_paused(false);
+    step(200);
+    EXPECT_EQ(arrived("a"), 100U);
+    EXPECT_EQ(arrived("b"), 10U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, NoMoreOfATenantIsSentInASecondThanItsRate) {
+    options_.tenant_rate = 100;
+    turn_us_ = 10'000;
+    MemorySink sink(destination_, {});
+    open(sink);
+    insert("a", "k", 1'000);
+    insert("b", "k", 50);
+    step(100);
+    EXPECT_GE(arrived("a"), 100U);
+    EXPECT_LE(arrived("a"), 111U) << "a second's, and a tenth that may go at once";
+    EXPECT_EQ(arrived("b"), 50U);
+    step(300);
+    EXPECT_GE(arrived("a"), 400U);
+    EXPECT_LE(arrived("a"), 411U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, OneTenantsKeyIsNotHeldUpByTheSameKeyOfAnother) {
+    insert("a", "k", 2);
+    insert("b", "k", 2);
+    destination_->fail("a/k/1", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"}, 1);
+    retry_ = {1'000'000, 1'000'000, 5};
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    open(sink);
+    step(10);
+    EXPECT_EQ(arrived("a"), 0U);
+    EXPECT_EQ(arrived("b"), 2U);
+}
+
+TEST_F(TenantsOfARoute, ThoseOfWhomMostWaitAreCountedByNameAndAllOthersAsOne) {
+    MemorySink sink(destination_, {});
+    open(sink);
+    std::vector<std::string> paused{"other"};
+    for (int i = 10; i < 50; ++i) {
+        paused.push_back("t" + std::to_string(i));
+        insert(paused.back(), "k", i);
+    }
+    insert("other", "k", 100);
+    pause(paused);
+    step(20);
+    const RouteStats::Tenants counts = stats_.tenants();
+    EXPECT_EQ(counts.paused, 41U);
+    ASSERT_EQ(counts.waiting.size(), RouteStats::kMaxTenants + 1);
+    EXPECT_EQ(counts.waiting.front(), (std::pair<std::string, std::size_t>("t49", 49)));
+    EXPECT_EQ(counts.waiting.back(), (std::pair<std::string, std::size_t>("other", 100 + 390)));
+}
+
+TEST_F(TenantsOfARoute, ARowThatIsRemovedWhileItIsSetAsideIsDoneWith) {
+    MemorySink sink(destination_, {});
+    open(sink);
+    pause({"a"});
+    insert("a", "k", 3);
+    step(5);
+    table_.remove("a/k/2");
+    pause({});
+    step(20);
+    EXPECT_EQ(arrived("a"), 2U);
+    EXPECT_EQ(stats_.unrecorded.load(), 0);
+}
+
+}  // namespace
+}  // namespace outbox::relay

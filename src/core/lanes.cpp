@@ -224,8 +224,16 @@ void Lanes::withdraw(LaneKey key, std::vector<Withdrawn>& out) {
         waiting_count_ -= waiting->events.size();
         waiting->events.clear();
         waiting->retries.clear();
+        waiting->withdrawn = waiting->outstanding > 0;
     }
     settle(id);
+}
+
+bool Lanes::may_withdraw(LaneKey key) const {
+    const LaneId id = table_.find(key);
+    if (id == kNoLane) return false;
+    const Lane& lane = lanes_[id];
+    return !lane.breaking || (lane.waiting && lane.waiting->withdrawn);
 }
 
 std::int64_t Lanes::next_due_us() const {
@@ -294,6 +302,7 @@ void Lanes::refill(const Due& due, std::uint32_t batch, std::uint32_t index) {
     if (due.sent) --reserved_;
     const SlotId slot = append_slot(id, {due.position, batch, index, due.attempts, due.sent});
     const bool last = --lane.waiting->outstanding == 0;
+    if (last) lane.waiting->withdrawn = false;
     // Held in the meantime: all go back to their places when the last of them is here.
     if (lane.waiting->holds > 0) break_and_park(lane);
     if (lane.breaking) {
@@ -313,6 +322,7 @@ void Lanes::gone(const Due& due) {
         --reserved_;
     }
     if (--lane.waiting->outstanding > 0) return;
+    lane.waiting->withdrawn = false;
     if (lane.waiting->holds > 0 && lane.head != kNoSlot) break_and_park(lane);
     settle(id);
 }

@@ -137,6 +137,9 @@ class Lanes {
     /// for days. No effect on positions that are handed out (`take_due`), nor on a key whose
     /// outcomes are awaited after a failure: it is to be asked again when an event of it is ready.
     void withdraw(LaneKey key, std::vector<Withdrawn>& out);
+    /// Whether what is handed out of the key can be withdrawn, too (`withdraw`, then `gone`). Else
+    /// it is to be refilled: its place is in the lane, before what is there.
+    [[nodiscard]] bool may_withdraw(LaneKey key) const;
 
     /// Earliest time at which a waiting key wants to go on; INT64_MAX: none.
     [[nodiscard]] std::int64_t next_due_us() const;
@@ -204,6 +207,7 @@ class Lanes {
         bool held_back = false;       // one of `holds` is that of `hold_back`
         bool uncounted = false;       // held for long: sent events count no longer
         std::size_t outstanding = 0;  // positions that were handed out and are not back
+        bool withdrawn = false;       // what was behind those
     };
     struct Lane {
         LaneKey key = 0;

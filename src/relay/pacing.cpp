@@ -82,6 +82,15 @@ bool Pacing::refill_some(std::int64_t now_us, std::size_t count) {
             continue;
         }
         const auto index = static_cast<std::uint32_t>(event - held.batch.events().begin());
+        // Where the rest of its lane went, or goes with it.
+        if (flow_.tenants.is_paused(due->tenant) && flow_.lanes.may_withdraw(due->key)) {
+            flow_.withdraw(due->key, due->tenant);
+            flow_.tenants.withdrawn(due->tenant);
+            flow_.tenants.set_aside(due->tenant,
+                                    {due->position, due->attempts, 0, 0, due->attempts > 0});
+            flow_.lanes.gone(*due);
+            continue;
+        }
         ++held.live;
         flow_.hold_bytes(batch_id, index, due->tenant);
         flow_.lanes.refill(*due, batch_id, index);

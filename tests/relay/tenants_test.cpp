@@ -194,6 +194,8 @@ TEST_F(TenantsOfARoute, AKeyThatIsFetchedInPartsIsResumedOnceAllOfItIsThere) {
     clock_.now_us += 2'000'000'000;
     step();
     ASSERT_EQ(arrived("a"), 1U) << "the one that had failed goes alone";
+    step();
+    ASSERT_EQ(arrived("a"), 2U) << "of a few behind it";
     pause({"a"});
     step();
     pause({});

@@ -5,6 +5,7 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "core/check.h"
 
@@ -19,6 +20,7 @@ class Redeliveries {
         std::uint32_t attempts = 0;         ///< Failed since the operator asked.
         std::uint32_t attempts_before = 0;  ///< And before that.
         bool unmatched = false;             ///< It died because no route took it.
+        bool waits = false;                 ///< For a part of the destination; that was told.
     };
 
     [[nodiscard]] std::size_t under_way() const { return under_way_.size(); }
@@ -37,6 +39,10 @@ class Redeliveries {
         return found->second;
     }
 
+    /// Whether this is the first time that it waits for a part.
+    [[nodiscard]] bool begins_to_wait(std::int64_t dead_id) {
+        return !std::exchange(states_[dead_id].waits, true);
+    }
     /// It waits for the next look, which offers it again after `attempts` failed ones.
     void offered_again(std::int64_t dead_id, std::uint32_t attempts) {
         under_way_.erase(dead_id);

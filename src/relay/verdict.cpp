@@ -59,6 +59,13 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     flow_.stats.error(failed.error);
     flow_.circuit.answered(work.position, false);
     if (work.dead_id != 0) {
+        if (flow_.redeliveries.begins_to_wait(work.dead_id)) {
+            flow_.notify({Note::Level::kWarning,
+                          "letter_waits",
+                          {{"route", flow_.route.name},
+                           {"id", std::string(flow_.event_of(slot).id)},
+                           {"error", describe(failed.error)}}});
+        }
         flow_.redeliveries.offered_again(work.dead_id, work.attempts);
         redelivery_over(slot);
         return;

@@ -107,6 +107,30 @@ TEST_F(SchemaRelay, AViolationIsADeadLetterThatNamesThePathAndTheRule) {
     EXPECT_EQ(front.asked(subject_), 1U) << "what it has answered is remembered";
 }
 
+TEST_F(SchemaRelay, ALetterThatIsRetriedAndWaitsIsNamedInTheLogOnce) {
+    server_.add(subject_, kOrder);
+    const Front front(server_.port());
+    {
+        Process running = relay(front.url());
+        emit(subject_, "bad", R"({"n": -1})");
+        ASSERT_TRUE(eventually(60s, "a dead letter", [&] {
+            return database_->number("SELECT count(*) FROM outbox_dead_letters") == 1;
+        }));
+        EXPECT_EQ(running.stop().code, 0);
+    }
+    front.set_mode("for " + subject_ + " status 404");
+    Process running = relay(front.url());
+    ASSERT_EQ(outbox_.run({"dead", "retry", "--all", "--db", url_}).status.code, 0);
+    await_log(running, "event=letter_waits");
+    const std::size_t before = front.asked(subject_);
+    ASSERT_TRUE(
+        eventually(60s, "it is tried again", [&] { return front.asked(subject_) > before; }));
+    front.set_mode("pass");
+    await_log(running, "OB_SCHEMA_VIOLATED");
+    const std::string log = running.stderr_text();
+    EXPECT_EQ(log.find("event=letter_waits"), log.rfind("event=letter_waits"));
+}
+
 TEST_F(SchemaRelay, ARegistryThatIsAwayCountsNoAttemptAndAfterwardsAllGoesOn) {
     RegistryServer own;
     own.add(subject_, kOrder);

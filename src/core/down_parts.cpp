@@ -22,6 +22,7 @@ DownParts::News DownParts::failed(std::string_view name, LaneKey key, bool waits
     const auto was = no_longer_probing(key, now_us);
     auto part = parts_.find(name);
     News news = News::kNone;
+    if (parts_.size() < kMaxParts && lone_.empty()) told_too_many_ = false;
     if (part == parts_.end() && parts_.size() >= kMaxParts) {
         const std::uint32_t failures = (was ? was->failures : 0) + 1;
         if (waits) lone_.push({now_us + lone_backoff_.delay_us(failures, random), key, failures});

@@ -339,6 +339,7 @@ bool Pacing::is_wanted(const spi::EventView& event) {
 void Pacing::admit_redelivery(spi::DeadLetter&& letter) {
     // Offered until it is settled.
     if (letter.event.empty() || flow_.redeliveries.is_under_way(letter.dead_id) ||
+        flow_.redeliveries.is_waiting(letter.dead_id, flow_.clock.boot_us()) ||
         flow_.lanes.free_slots() <= due_.size()) {
         return;
     }

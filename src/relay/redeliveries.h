@@ -5,7 +5,6 @@
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 #include "core/check.h"
 
@@ -20,7 +19,8 @@ class Redeliveries {
         std::uint32_t attempts = 0;         ///< Failed since the operator asked.
         std::uint32_t attempts_before = 0;  ///< And before that.
         bool unmatched = false;             ///< It died because no route took it.
-        bool waits = false;                 ///< For a part of the destination; that was told.
+        std::uint32_t waits = 0;            ///< Times that it met a part that is down.
+        std::int64_t not_before_us = 0;     ///< For that, by `Clock::boot_us`.
     };
 
     [[nodiscard]] std::size_t under_way() const { return under_way_.size(); }
@@ -39,9 +39,17 @@ class Redeliveries {
         return found->second;
     }
 
-    /// Whether this is the first time that it waits for a part.
-    [[nodiscard]] bool begins_to_wait(std::int64_t dead_id) {
-        return !std::exchange(states_[dead_id].waits, true);
+    /// It met a part of the destination that is down, and is not to be taken on before the wait
+    /// that `delay_us` gives for the n-th time. That number.
+    template <typename Delay>
+    std::uint32_t waits_for_part(std::int64_t dead_id, std::int64_t now_us, const Delay& delay_us) {
+        State& state = states_[dead_id];
+        state.not_before_us = now_us + delay_us(++state.waits);
+        return state.waits;
+    }
+    [[nodiscard]] bool is_waiting(std::int64_t dead_id, std::int64_t now_us) const {
+        const auto found = states_.find(dead_id);
+        return found != states_.end() && now_us < found->second.not_before_us;
     }
     /// It waits for the next look, which offers it again after `attempts` failed ones.
     void offered_again(std::int64_t dead_id, std::uint32_t attempts) {

@@ -7,6 +7,9 @@
 namespace outbox::relay {
 namespace {
 
+// Of a dead letter that is sent again to a part that is down.
+constexpr core::RetryPolicy kLetterBackoff{5'000, 300'000, 0};
+
 // What is stored beside the error's code, which therefore is not a part of it.
 std::string detail_of(const ErrorInfo& error) {
     return error.backend_code.empty() ? error.message
@@ -59,7 +62,10 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     flow_.stats.error(failed.error);
     flow_.circuit.answered(work.position, false);
     if (work.dead_id != 0) {
-        if (flow_.redeliveries.begins_to_wait(work.dead_id)) {
+        const auto delay_us = [&](std::uint32_t times) {
+            return kLetterBackoff.delay_us(times, flow_.random());
+        };
+        if (flow_.redeliveries.waits_for_part(work.dead_id, now_us, delay_us) == 1) {
             flow_.notify({Note::Level::kWarning,
                           "letter_waits",
                           {{"route", flow_.route.name},

@@ -95,6 +95,10 @@ bool may_be_a_message(const Fault& fault) {
            row_of(fault).code != kSinkTimeout;
 }
 
+bool refuses_channel(const Fault& fault) {
+    return fault.name == "530" && fault.text.find("number of channels") != std::string::npos;
+}
+
 bool refuses_routing_key(const Fault& fault, std::string_view routing_key) {
     constexpr std::string_view kBefore = "access to topic '";
     constexpr std::string_view kBehind = "' in exchange '";

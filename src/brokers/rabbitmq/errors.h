@@ -19,6 +19,9 @@ struct Fault {
     Doing doing = Doing::kPublish;
 };
 
+/// The user has as many channels as it may have.
+[[nodiscard]] bool refuses_channel(const Fault& fault);
+
 /// The one table from such faults to ours. `what` says what failed ("RabbitMQ at host:5672").
 ErrorInfo to_error(const Fault& fault, std::string_view what);
 

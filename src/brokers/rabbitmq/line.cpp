@@ -30,6 +30,8 @@ void Line::clear() {
     sent_.clear();
     first_tag_ = 1;
     next_returned_ = 0;
+    next_judged_ = 0;
+    judged_ = 0;
     open_ = 0;
     told_ = 0;
 }
@@ -39,6 +41,7 @@ void Line::drop_settled() {
         sent_.pop_front();
         ++first_tag_;
         if (next_returned_ > 0) --next_returned_;
+        if (next_judged_ > 0) --next_judged_;
     }
 }
 

@@ -29,11 +29,13 @@ class Line {
         Time at;
         std::uint64_t serial = 0;  ///< Rises over all lines.
         State state = State::kOpen;
+        bool judged = false;  ///< As `judge_before` says.
         std::unique_ptr<Fault> returned = nullptr;
     };
 
     [[nodiscard]] bool empty() const { return sent_.empty(); }  ///< Each has its confirm.
     [[nodiscard]] std::size_t open() const { return open_; }    ///< Without an outcome.
+    [[nodiscard]] std::size_t unjudged() const { return open_ - judged_; }  ///< Of those.
     [[nodiscard]] std::size_t told() const { return told_; }
 
     void push(const Item& item, Time now, std::uint64_t serial) {
@@ -44,6 +46,7 @@ class Line {
     void give_up(Sent& sent) {
         sent.state = State::kTold;
         --open_;
+        if (sent.judged) --judged_;
         ++told_;
     }
     /// Calls `settled` for each message without an outcome that the word settles.
@@ -56,9 +59,22 @@ class Line {
             if (before == State::kTold) --told_;
             if (before != State::kOpen) continue;
             --open_;
+            if (sent_[i].judged) --judged_;
             settled(sent_[i]);
         }
         drop_settled();
+    }
+    /// What was sent before that and has no outcome is taken for judged, for each of which `judged`
+    /// is called once: a broker looks at rights in the order of sending, before it knows of queues.
+    template <typename Judged>
+    void judge_before(Time time, Judged judged) {
+        for (; next_judged_ < sent_.size() && sent_[next_judged_].at < time; ++next_judged_) {
+            Sent& sent = sent_[next_judged_];
+            if (sent.state != State::kOpen) continue;
+            sent.judged = true;
+            ++judged_;
+            judged(sent);
+        }
     }
     void mark_returned(const Word& word);
     /// Calls `visit` for those without an outcome, the oldest first, until it says false.
@@ -76,6 +92,8 @@ class Line {
 
     std::deque<Sent> sent_;  // what has no confirm yet; the first has the tag `first_tag_`
     std::uint64_t first_tag_ = 1;
+    std::size_t next_judged_ = 0;    // the first that is not yet old enough
+    std::size_t judged_ = 0;         // and have no outcome
     std::size_t next_returned_ = 0;  // where the next one that is returned is looked for first
     std::size_t open_ = 0;
     std::size_t told_ = 0;

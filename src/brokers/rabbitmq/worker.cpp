@@ -30,6 +30,11 @@ std::chrono::steady_clock::time_point clock_now() {
 // as many may go again.
 constexpr std::size_t kMostUnproven = 100;
 
+// A refusal comes in milliseconds where the broker reads at all.
+constexpr milliseconds kJudged{500};
+// A limit of channels is believed for so long.
+constexpr std::chrono::minutes kFewChannels{10};
+
 constexpr auto kProven = static_cast<std::size_t>(Suspicion::Kind::kProven);
 constexpr auto kUnproven = static_cast<std::size_t>(Suspicion::Kind::kUnproven);
 
@@ -90,6 +95,7 @@ void Worker::run() {
             continue;  // Others may have come while it blocked, and go before a suspect.
         }
         if (client_ != nullptr) listen();
+        if (client_ != nullptr) judge_silent();
         if (client_ != nullptr) send_some();
         if (client_ != nullptr) look_for_silence();
         tell();
@@ -142,7 +148,8 @@ void Worker::connect() {
     search_.began(next_host_, now_);
     max_frame_bytes_ = (*client)->max_frame_bytes();
     is_fresh_ = true;
-    channels_ = (*client)->channels();
+    if (now_ >= most_channels_until_) most_channels_ = Client::kMostChannels;
+    channels_ = std::min<std::size_t>((*client)->channels(), most_channels_);
     for (Way& way : ways_) {
         way.is_open = &way == &ways_.front();
         way.window = way.is_open ? SIZE_MAX : 1;
@@ -300,8 +307,7 @@ void Worker::settle(Way& way, Sent& sent, const Word& word) {
     const spi::Record& record = sent.item.record;
     const bool took = word.kind != Word::Kind::kNack && sent.returned == nullptr;
     search_.answered(record, took);
-    suspicion_.passed(record);
-    if (&way == &ways_[kUnproven]) way.window = std::min(way.window + 1, kMostUnproven);
+    if (!sent.judged) judged(way, record);
     if (took) {
         out_.acknowledged.push_back(record.token);
         out_.bytes += sent.item.bytes;
@@ -311,6 +317,22 @@ void Worker::settle(Way& way, Sent& sent, const Word& word) {
         sent.returned == nullptr ? Fault{"NACK", "the broker does not take it"} : *sent.returned;
     const std::string part = part_of(routing_key_of(record));
     fail(sent.item, to_error(fault, part), part);
+}
+
+void Worker::judged(Way& way, const spi::Record& record) {
+    suspicion_.passed(record);
+    if (&way == &ways_[kUnproven]) way.window = std::min(way.window + 1, kMostUnproven);
+}
+
+// A queue that gives no confirms, as it hangs or has no majority, must not take the places of
+// others: silence is no refusal, which comes at once.
+void Worker::judge_silent() {
+    if (blocked_ || clogged_) return;
+    for (Way& way : ways_) {
+        if (&way == &ways_[kProven]) continue;
+        way.line.judge_before(now_ - kJudged,
+                              [&](const Sent& sent) { judged(way, sent.item.record); });
+    }
 }
 
 // What has been given up may be confirmed all the same; it is then sent once more.
@@ -381,7 +403,8 @@ void Worker::lost(const Fault& fault) {
     // An idle connection may have ended long ago: what waits tries another one first.
     const bool was_idle = all_confirmed() && !is_fresh_;
     if (open() == 0) search_.ended_idle(now_);
-    const bool goes_on = was_idle || (may_be_a_message(fault) && goes_again(error, bad_probes));
+    const bool goes_on = was_idle || has_too_many_channels(fault) ||
+                         (may_be_a_message(fault) && goes_again(error, bad_probes));
     for (Way& way : ways_) {
         way.line.for_each_open([&](const Sent& sent) {
             if (!goes_on) fail(sent.item, error, {}, bad_probes && is_suspect(sent.item));
@@ -395,6 +418,25 @@ void Worker::lost(const Fault& fault) {
     next_try_ = now_ + kTryAgainMin;
     next_host_ = (next_host_ + 1) % config_.hosts.size();
     fail_all(*down_, bad_probes);
+}
+
+// The limit of the user, over all its connections: without the last one that was opened it goes on.
+bool Worker::has_too_many_channels(const Fault& fault) {
+    std::size_t opened = 0;
+    for (const Way& way : ways_) opened += way.is_open ? 1U : 0U;
+    if (!refuses_channel(fault) || opened < 2) return false;
+    most_channels_ = opened - 1;
+    most_channels_until_ = now_ + kFewChannels;
+    std::vector<Item> again;
+    for (Way& way : ways_) {
+        way.line.for_each_open([&](const Sent& sent) {
+            search_.given_up(sent.item.record);
+            again.push_back(sent.item);
+            return true;
+        });
+    }
+    waiting_.add_again(again);
+    return true;
 }
 
 // Of the connection, and what is under way on it. What waits does so for the next one.

@@ -57,10 +57,10 @@ class Worker {
     // One for each `Suspicion::Kind`, on a channel of its own.
     struct Way {
         bool is_open = false;      // its channel
-        std::size_t window = 0;    // messages that may be under way
+        std::size_t window = 0;    // messages that may be under way and not yet judged
         std::deque<Item> waiting;  // for that
         Line line = {};
-        [[nodiscard]] bool has_room() const { return line.open() < window; }
+        [[nodiscard]] bool has_room() const { return line.unjudged() < window; }
     };
 
     void run();
@@ -86,9 +86,12 @@ class Worker {
     void listen();
     void obey(const Word& word);
     void settle(Way& way, Sent& sent, const Word& word);
+    void judge_silent();
+    void judged(Way& way, const spi::Record& record);
     void look_for_silence();
     [[nodiscard]] bool gives_back_guilty(Way& way, const Fault& fault);
     void lost(const Fault& fault);
+    [[nodiscard]] bool has_too_many_channels(const Fault& fault);
     void let_go();
     [[nodiscard]] bool goes_again(ErrorInfo& error, bool& bad_probes);
     void fail_all(const ErrorInfo& error, bool bad_probes = false);
@@ -106,6 +109,8 @@ class Worker {
     std::unique_ptr<Client> client_;
     std::array<Way, Client::kMostChannels> ways_;  // `channels_` of them are used
     std::size_t channels_ = 1;
+    std::size_t most_channels_ = Client::kMostChannels;  // that the user may have,
+    Time most_channels_until_;                           // as the broker has said
     Suspicion suspicion_;
     std::uint64_t serial_ = 0;
     bool is_fresh_ = true;  // nothing was sent on the connection yet

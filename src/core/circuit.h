@@ -40,9 +40,10 @@ class Circuit {
     /// while others succeed, so it is the event's own; the circuit stays as it is.
     bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
         if (!counts(position)) return false;
-        if (std::count(evidence_.begin(), evidence_.end(), position) == kEvidence) {
-            evidence_.erase(std::find(evidence_.begin(), evidence_.end(), position));
-            return true;  // Its next needs new evidence.
+        if (const auto evidence = evidence_on(position);
+            evidence != evidence_.end() && evidence->rounds == kEvidence) {
+            --evidence->rounds;  // Its next needs new evidence.
+            return true;
         }
         open(position, now_us, random);
         return false;
@@ -63,17 +64,18 @@ class Circuit {
         if (position == suspect_) suspect_ = 0;
         if (!counts(position)) return;
         if (published) {
-            // Another event passed where one has failed. Once is no proof: a destination that goes
-            // down may take one more event, and then fail on the same one again.
-            if (failures_ > 0 && opener_ != 0 && position != opener_ &&
-                std::count(evidence_.begin(), evidence_.end(), opener_) < kEvidence) {
-                evidence_.push_back(opener_);
+            // Another event passed where these have failed. Once is no proof: a destination that
+            // goes down may take one more event, and then fail on the same one again.
+            if (!has_failed(position)) {
+                for (const spi::Position failed : failed_) note_evidence(failed);
             }
             std::erase(culprits_, position);
-            std::erase(evidence_, position);
+            forget_evidence(position);
         }
         state_ = State::kClosed;
         failures_ = 0;
+        failed_.clear();
+        outage_ = false;
     }
 
     /// Moves from open to half open when the time has come.
@@ -101,7 +103,16 @@ class Circuit {
     // A probe is an event that is none of them: were fewer remembered than fail, the circuit would
     // stay open for good.
     static constexpr std::size_t kMaxCulprits = 1'000;
-    static constexpr std::ptrdiff_t kEvidence = 2;
+    static constexpr std::uint32_t kEvidence = 2;
+
+    struct Evidence {
+        spi::Position position = 0;
+        std::uint32_t rounds = 0;  // in which it failed and another event passed, and no outage
+    };
+    struct On {
+        spi::Position position = 0;
+        bool operator()(const Evidence& evidence) const { return evidence.position == position; }
+    };
 
     // Outcomes of records sent before the circuit opened prove nothing about now.
     [[nodiscard]] bool counts(spi::Position position) const {
@@ -109,7 +120,7 @@ class Circuit {
     }
     void add_culprit(spi::Position position) {
         if (culprits_.size() == kMaxCulprits) {
-            std::erase(evidence_, culprits_.front());
+            forget_evidence(culprits_.front());
             culprits_.erase(culprits_.begin());
         }
         culprits_.push_back(position);
@@ -119,15 +130,40 @@ class Circuit {
             std::erase(culprits_, culprit);
             add_culprit(culprit);
         }
-        if (failures_ == 0) {
-            opener_ = culprit;
-        } else if (culprit != opener_) {
-            opener_ = 0;  // An outage, which is nobody's fault.
-            evidence_.clear();
+        if (!has_failed(culprit)) {
+            if (failed_.size() == kMaxCulprits) failed_.erase(failed_.begin());
+            failed_.push_back(culprit);
+        }
+        outage_ = outage_ || looks_like_outage();
+        if (outage_) {
+            for (Evidence& evidence : evidence_) evidence.rounds = 0;
         }
         ++failures_;
         state_ = State::kOpen;
         until_us_ = now_us + backoff_.delay_us(failures_, random);
+    }
+
+    // Of several that failed one did so for the first time, or the destination itself did not
+    // answer: nobody's fault. Those that have failed before, while others passed, are no outage,
+    // however many they are: else two events at fault would excuse each other for good.
+    [[nodiscard]] bool looks_like_outage() const {
+        return failed_.size() > 1 &&
+               std::any_of(failed_.begin(), failed_.end(), [this](spi::Position position) {
+                   return std::none_of(evidence_.begin(), evidence_.end(), On{position});
+               });
+    }
+    [[nodiscard]] bool has_failed(spi::Position position) const {
+        return std::find(failed_.begin(), failed_.end(), position) != failed_.end();
+    }
+    void note_evidence(spi::Position position) {
+        if (!is_culprit(position)) return;
+        auto evidence = evidence_on(position);
+        if (evidence == evidence_.end()) evidence = evidence_.insert(evidence, {position, 0});
+        if (!outage_ && evidence->rounds < kEvidence) ++evidence->rounds;
+    }
+    void forget_evidence(spi::Position position) { std::erase_if(evidence_, On{position}); }
+    [[nodiscard]] std::vector<Evidence>::iterator evidence_on(spi::Position position) {
+        return std::find_if(evidence_.begin(), evidence_.end(), On{position});
     }
 
     RetryPolicy backoff_;
@@ -137,9 +173,9 @@ class Circuit {
     spi::Position suspect_ = 0;
     std::optional<spi::Position> probe_;
     std::vector<spi::Position> culprits_;
-    spi::Position opener_ = 0;  // The only one that failed since the circuit opened.
-    // A culprit once for each time that the circuit opened on it and another event passed first.
-    std::vector<spi::Position> evidence_;
+    std::vector<Evidence> evidence_;     // on culprits only
+    std::vector<spi::Position> failed_;  // since the circuit opened; 0: the destination itself
+    bool outage_ = false;                // since the circuit opened
 };
 
 }  // namespace outbox::core

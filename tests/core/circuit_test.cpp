@@ -82,9 +82,61 @@ TEST_F(CircuitTest, ADestinationThatComesAndGoesBlamesNoEvent) {
     for (int outage = 0; outage < 5; ++outage) {
         EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
         half_open();
-        circuit_.probing(2);
-        EXPECT_FALSE(circuit_.failed(2, now_us_, 0));
+        circuit_.probing(20 + outage);
+        EXPECT_FALSE(circuit_.failed(20 + outage, now_us_, 0));
         probe_ok(10 + outage);
+    }
+}
+
+// With few others to probe with, each that is at fault is probed again before another passes.
+TEST_F(CircuitTest, EventsAtFaultDoNotExcuseEachOther) {
+    const auto round = [this](spi::Position passes) {
+        EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+        for (const spi::Position bad : {2, 3, 1}) {
+            half_open();
+            circuit_.probing(bad);
+            EXPECT_FALSE(circuit_.failed(bad, now_us_, 0));
+        }
+        probe_ok(passes);
+    };
+    round(10);  // which may have been an outage
+    round(11);
+    round(12);
+    for (const spi::Position bad : {1, 2, 3}) EXPECT_TRUE(circuit_.failed(bad, now_us_, 0));
+    EXPECT_EQ(circuit_.state(), State::kClosed);
+}
+
+TEST_F(CircuitTest, AnOutageIsNoEvidenceAndTakesBackWhatThereWas) {
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+        probe_ok(10 + i);
+    }
+    EXPECT_FALSE(circuit_.failed(2, now_us_, 0));
+    for (const spi::Position probe : {3, 4}) {
+        half_open();
+        circuit_.probing(probe);
+        EXPECT_FALSE(circuit_.failed(probe, now_us_, 0));
+    }
+    half_open();
+    circuit_.probing(1);
+    EXPECT_FALSE(circuit_.failed(1, now_us_, 0));
+    probe_ok(12);
+    for (const spi::Position position : {1, 2, 3, 4}) {
+        EXPECT_FALSE(circuit_.failed(position, now_us_, 0));
+        probe_ok(20 + position);
+    }
+}
+
+// What failed in an outage and passes after it was not at fault: its next failure is its first.
+TEST_F(CircuitTest, WhatPassesAfterAnOutageIsAsIfItHadNotFailed) {
+    for (int outage = 0; outage < 5; ++outage) {
+        for (const spi::Position position : {1, 2, 3}) {
+            if (position != 1) half_open();
+            circuit_.probing(position);
+            EXPECT_FALSE(circuit_.failed(position, now_us_, 0));
+        }
+        probe_ok(10 + outage);
+        for (const spi::Position position : {1, 2, 3}) circuit_.answered(position, true);
     }
 }
 

@@ -14,12 +14,17 @@ namespace outbox::relay {
 namespace {
 
 constexpr std::size_t kLeaseCheckEvery = 64;
-// So that a route can always probe with an event that has not failed yet.
-constexpr std::size_t kSpareForProbe = 1;
+// Of what may be exposed, for probes: so many of those may be at fault, too, before none is left
+// that could show whose fault it is. Of a small limit it is a quarter.
+constexpr std::size_t kSpareForProbes = 100;
 // A token is the slot, and above these bits how often the slot was used.
 constexpr unsigned kSlotBits = 32;
 // Between two looks at what keeps a circuit open.
 constexpr std::int64_t kCauseEveryUs = 20'000'000;
+
+std::size_t spare_for_probes(std::size_t max_unrecorded) {
+    return std::clamp<std::size_t>(max_unrecorded / 4, 1, kSpareForProbes);
+}
 
 core::SlotId slot_of(std::uint64_t token) {
     return static_cast<core::SlotId>(token & ((std::uint64_t{1} << kSlotBits) - 1));
@@ -141,10 +146,11 @@ void Pipeline::publish() {
             if (!identified()) return;
             break;
     }
+    const std::size_t spare = spare_for_probes(flow_.options.max_unrecorded);
     // The read before may have taken long: the lease is looked at before the first event, too.
     for (std::size_t sent = 0; flow_.circuit.state() == core::Circuit::State::kClosed; ++sent) {
         if (sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
-        const core::SlotId slot = flow_.lanes.next_ready(flow_.may_expose(kSpareForProbe));
+        const core::SlotId slot = flow_.lanes.next_ready(flow_.may_expose(spare));
         if (slot == core::kNoSlot) return;
         if (flow_.tenants.is_paused(flow_.lanes.tenant(slot))) {
             flow_.lanes.put_back(slot);

@@ -376,7 +376,8 @@ TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {
     open(sink);
     step(100, false);
     EXPECT_LE(destination_->records().size(), options_.max_unrecorded);
-    EXPECT_GE(destination_->records().size(), options_.max_unrecorded - 1);
+    // The rest is kept for probes.
+    EXPECT_GE(destination_->records().size(), options_.max_unrecorded * 3 / 4);
     step(100);
     EXPECT_EQ(destination_->records().size(), 300U);
 }
@@ -583,6 +584,31 @@ TEST_F(PipelineTest, ManyEventsThatFailForTheDestinationDoNotKeepTheRouteFromOth
     open(sink);
     step(500);
     EXPECT_EQ(destination_->records().size(), 20U);
+}
+
+// A key with all that may be sent and not recorded, and more events at fault behind it.
+TEST_F(PipelineTest, AnEventAtFaultWithManyBehindItLeavesProbesToTheRoute) {
+    const auto time_out = [this](const std::string& id) {
+        destination_->fail(id, {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no"},
+                           1'000'000);
+    };
+    time_out("hot-0");
+    for (int i = 0; i < 150; ++i) table_.insert("hot-" + std::to_string(i), "hot");
+    for (int i = 0; i < 5; ++i) {
+        const std::string id = "bad-" + std::to_string(i);
+        table_.insert(id, id);
+        time_out(id);
+    }
+    MemorySink sink(destination_, {});
+    open(sink);
+    for (int i = 0; i < 200; ++i) {
+        const std::string id = "good-" + std::to_string(i);
+        table_.insert(id, id);
+        step(5);
+    }
+    step(200);
+    EXPECT_EQ(destination_->records().size(), 149U + 200U);
+    EXPECT_EQ(dead_, 6U);
 }
 
 }  // namespace

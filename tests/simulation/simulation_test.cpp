@@ -69,6 +69,15 @@ TEST(Simulation, EveryHistoryKeepsThePromises) {
     EXPECT_GT(streamed.events, count * 20);
 }
 
+// Several events that time out each, with few others to show that it is their own fault.
+TEST(Simulation, SeedsThatOnceFailedPass) {
+    for (const std::uint64_t seed :
+         {659, 1066, 1181, 1198, 1806, 2550, 2729, 3102, 3173, 3305, 3352}) {
+        const Settings settings = Settings::from_seed(seed);
+        ASSERT_TRUE(History(settings).run().violations.empty()) << report(settings);
+    }
+}
+
 TEST(Simulation, OneSeedIsOneHistory) {
     for (const std::uint64_t seed : {3, 14}) {
         const Verdict first = History(Settings::from_seed(seed)).run();

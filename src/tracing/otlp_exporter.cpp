@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kLook{50};  // for the end
-constexpr core::RetryPolicy kAgain{1'000, 30'000, 0};
+constexpr core::RetryPolicy kBackoff{1'000, 30'000, 0};
 constexpr std::size_t kMaxAnswer = std::size_t{64} << 10;
 constexpr std::size_t kShownBytes = 200;
 
@@ -158,7 +158,7 @@ void OtlpExporter::send(std::span<const Span> spans, const std::stop_token& stop
         told(redact(answer.error.message));
         if (answer.means == Answer::Means::kRefused) break;
         const auto again =
-            Clock::now() + std::chrono::microseconds(kAgain.delay_us(attempts, random_()));
+            Clock::now() + std::chrono::microseconds(kBackoff.delay_us(attempts, random_()));
         while (Clock::now() < again && !stop.stop_requested()) std::this_thread::sleep_for(kLook);
         if (stop.stop_requested()) std::this_thread::sleep_for(kLook);
     }

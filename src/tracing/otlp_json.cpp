@@ -1,5 +1,6 @@
 #include "tracing/otlp_json.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include "core/embedded_sql.h"
 #include "core/json_text.h"
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/source/route_ledgers.h"

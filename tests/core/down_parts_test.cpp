@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -126,6 +127,26 @@ TEST_F(DownPartsTest, AreLimited) {
     EXPECT_EQ(failed("one more", 5'000), News::kTooMany);
     EXPECT_EQ(failed("another", 5'001), News::kNone) << "told once";
     EXPECT_EQ(parts_.count(), DownParts::kMaxParts);
+}
+
+TEST_F(DownPartsTest, ThatThereAreTooManyIsToldOfEachOutage) {
+    for (int outage = 0; outage < 3; ++outage) {
+        fail_many(DownParts::kMaxParts);
+        EXPECT_EQ(failed("topic 5000", 5'000), News::kTooMany) << outage;
+        // What was beyond the limit becomes a part once there is room, and is mended last.
+        bool became_one = false;
+        while (next_due_us() != std::numeric_limits<std::int64_t>::max()) {
+            for (const LaneKey key : due()) {
+                if (key == 5'000 && !became_one) {
+                    became_one = parts_.count() < DownParts::kMaxParts;
+                    failed("topic 5000", key);
+                } else {
+                    passed(key);
+                }
+            }
+        }
+        EXPECT_EQ(parts_.count(), 0U);
+    }
 }
 
 TEST_F(DownPartsTest, HoweverManyAreDownFewAreTried) {

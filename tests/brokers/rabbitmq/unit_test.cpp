@@ -8,6 +8,7 @@
 
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/errors.h"
+#include "brokers/rabbitmq/line.h"
 #include "brokers/rabbitmq/message.h"
 #include "brokers/rabbitmq/suspicion.h"
 
@@ -193,6 +194,42 @@ spi::Record to(std::string_view topic, std::string_view value = {}) {
     record.topic = topic;
     record.value = value;
     return record;
+}
+
+// A queue that gives no confirms must not take the places of others.
+TEST(RabbitmqLine, WhatIsSilentForAMomentIsJudged) {
+    const Line::Time begin(std::chrono::hours(1));
+    Line line;
+    for (int i = 0; i < 4; ++i) line.push({}, begin + std::chrono::seconds(i), 1);
+    std::size_t judged = 0;
+    const auto count = [&](const Line::Sent&) { ++judged; };
+    line.judge_before(begin, count);
+    EXPECT_EQ(line.unjudged(), 4U);
+    line.judge_before(begin + std::chrono::seconds(2), count);
+    line.judge_before(begin + std::chrono::seconds(2), count);
+    EXPECT_EQ(judged, 2U) << "each once";
+    EXPECT_EQ(line.open(), 4U);
+    EXPECT_EQ(line.unjudged(), 2U);
+    Word word;
+    word.tag = 1;
+    line.settle(word, [](const Line::Sent&) {});
+    word.tag = 3;
+    line.settle(word, [](const Line::Sent&) {});
+    EXPECT_EQ(line.open(), 2U);
+    EXPECT_EQ(line.unjudged(), 1U);
+    line.judge_before(begin + std::chrono::seconds(9), count);
+    EXPECT_EQ(line.unjudged(), 0U);
+    EXPECT_EQ(judged, 3U);
+    line.clear();
+    EXPECT_EQ(line.unjudged(), 0U);
+}
+
+TEST(RabbitmqErrors, KnowWhenAUserMayHaveNoMoreChannels) {
+    EXPECT_TRUE(refuses_channel({"530",
+                                 "NOT_ALLOWED - number of channels opened for user 'u' has "
+                                 "reached the maximum allowed user limit of (1)"}));
+    EXPECT_FALSE(refuses_channel({"530", "NOT_ALLOWED - vhost x not found"}));
+    EXPECT_FALSE(refuses_channel({"403", "number of channels"}));
 }
 
 TEST(RabbitmqSuspicion, TellsRefusedKeysFromProvenOnesAndDoubtsTheRestForAWhile) {

@@ -182,6 +182,7 @@ nlohmann::ordered_json json_of(const Report& report) {
     for (const std::string& what : report.not_shown) not_shown.push_back(redact(what));
     return {{"source", report.source},
             {"backlog", report.database.backlog},
+            {"backlog_estimated", report.database.estimated},
             {"oldest_age_s", report.database.oldest_age_s},
             {"failing", report.database.failing},
             {"dead", report.database.dead},
@@ -372,7 +373,7 @@ void print_paused(const Report& report) {
 void print_summary(const Report& report) {
     const auto& database = report.database;
     print_line("source", coloured(Colour::kBold, report.source));
-    std::string backlog = with_commas(database.backlog);
+    std::string backlog = (database.estimated ? "about " : "") + with_commas(database.backlog);
     backlog =
         marked(backlog, database.backlog > kBacklogWarning, database.backlog > kBacklogCritical);
     if (database.backlog > 0) {

@@ -261,6 +261,7 @@ class Recorder {
     /// Figures for metrics and health; `dead` counts dead letters.
     struct Stats {
         std::int64_t backlog = 0;
+        bool estimated = false;  ///< The backlog: counting it takes long.
         double oldest_age_s = 0;
         std::int64_t failing = 0;
         std::int64_t dead = 0;

@@ -9,6 +9,7 @@
 
 #include "databases/postgres/source/operations.h"
 #include "tests/databases/postgres/support.h"
+#include "tests/support/counted.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::test {
@@ -81,17 +82,17 @@ TEST_F(Kept, RowsStayWhenTheyArePublishedAndAreNotSentAgain) {
         EXPECT_EQ(relay.read().size(), 10U);
         relay.publish({1, 2, 3, 4, 5, 6, 7, 8, 9});
         EXPECT_EQ(statuses(), "PENDING 1, PUBLISHED 9");
-        EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 1);
+        EXPECT_EQ(counted_backlog(relay.recorder()), 1);
         relay.settle(9);
         EXPECT_EQ(statuses(), "PENDING 1, PUBLISHED 9");
-        EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 1);
+        EXPECT_EQ(counted_backlog(relay.recorder()), 1);
     }
     EXPECT_EQ(rows(), 10);
     Relay next(config());
     EXPECT_THAT(positions(next.read()), ElementsAre(10));
     next.publish({10});
     EXPECT_EQ(statuses(), "PUBLISHED 10");
-    EXPECT_EQ(value_of(next.recorder().stats()).backlog, 0);
+    EXPECT_EQ(counted_backlog(next.recorder()), 0);
     EXPECT_EQ(value_of(next.recorder().stats()).oldest_age_s, 0);
 }
 
@@ -140,10 +141,10 @@ TEST_F(Kept, TheBacklogIsCountedBehindAnEventThatWaits) {
     std::erase_if(all, [](spi::Position one) { return one == 5 || one == 69'000; });
     relay.publish(all);
     relay.settle(4);
-    EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 2);
+    EXPECT_EQ(counted_backlog(relay.recorder()), 2);
     EXPECT_EQ(statuses(), "PENDING 2, PUBLISHED 69998");
     insert(1);
-    EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 3);
+    EXPECT_EQ(counted_backlog(relay.recorder()), 3);
 }
 
 // Whatever the backlog and the history: by the keys of the segments, nothing is sorted.
@@ -283,7 +284,7 @@ TEST_F(Kept, AnEventOfATenantWhomNobodyServesWaitsAndHoldsBackItsSegmentAlone) {
     publish_all(relay);
     EXPECT_EQ(statuses(), "PENDING 1, PUBLISHED 4");
     const auto whole_table = value_of(postgres::make_postgres_source(config()));
-    EXPECT_EQ(value_of(value_of(whole_table->open_recorder())->stats()).backlog, 1);
+    EXPECT_EQ(counted_backlog(*value_of(whole_table->open_recorder())), 1);
     for (int turned = 0; turned < 3; ++turned) {
         grow_old();
         turn(relay);

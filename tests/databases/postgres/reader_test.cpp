@@ -6,6 +6,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "tests/databases/postgres/support.h"
+#include "tests/support/counted.h"
 #include "tests/support/eventually.h"
 
 namespace outbox::test {
@@ -160,7 +161,7 @@ TEST_F(NativeTable, LeavesRowsOfOtherTenantsAloneAndTakesThemForNoHoles) {
         events += batch.size();
     } while (!batch.empty());
     EXPECT_EQ(events, 1000U);
-    EXPECT_EQ(value_of(relay.recorder().stats()).backlog, 1000);
+    EXPECT_EQ(counted_backlog(relay.recorder()), 1000);
 }
 
 class PayloadTypes : public NativeTable {
@@ -241,8 +242,29 @@ TEST_F(NativeTable, EstimatesALargeBacklog) {
         "generate_series(1, 60000); ANALYZE outbox_events");
     Relay relay(config());
     const auto stats = value_of(relay.recorder().stats());
+    EXPECT_TRUE(stats.estimated);
     EXPECT_GT(stats.backlog, 50'000);
     EXPECT_LT(stats.backlog, 70'000);
+}
+
+TEST_F(NativeTable, SaysThatItsBacklogIsAnEstimateWhereCountingTakesTooLong) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM "
+        "generate_series(1, 7)");
+    Relay relay(config());
+    relay.die(relay.read().front(), 5);
+    {
+        Pg other(url_);
+        other.exec("BEGIN; LOCK TABLE outbox_events IN ACCESS EXCLUSIVE MODE");
+        const auto stats = value_of(relay.recorder().stats());
+        EXPECT_TRUE(stats.estimated);
+        EXPECT_EQ(stats.dead, 1) << "what can be read is";
+        other.exec("COMMIT");
+    }
+    EXPECT_TRUE(eventually(60s, "it is counted", [&] {
+        const auto stats = value_of(relay.recorder().stats());
+        return !stats.estimated && stats.backlog == 6;
+    }));
 }
 
 TEST_F(NativeTable, IsReadByItsIndexAlsoWhenItWasEmptyWhileTheStatementWasPlanned) {

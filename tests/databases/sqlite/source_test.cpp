@@ -14,6 +14,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "databases/sqlite/source/operations.h"
+#include "tests/support/counted.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/process.h"
@@ -168,7 +169,7 @@ TEST_F(SqliteSource, ReadsOnlyTheWantedTenantsAndClosesTheOthersPositions) {
     EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"a", "c"}));
     EXPECT_EQ(batch.closed, (std::vector<spi::PositionRange>{{2, 2}}));
     const auto recorder = value_of(source->open_recorder());
-    EXPECT_EQ(value_of(recorder->stats()).backlog, 2);
+    EXPECT_EQ(counted_backlog(*recorder), 2);
 }
 
 TEST_F(SqliteSource, ClosesWhatIsMissingBelowARow) {

@@ -147,6 +147,7 @@ class PostgresRecorder final : public spi::Recorder {
     bool keeps_utf8_ = true;  // as the last connection said
     bool has_dead_ = false;   // there may be dead letters
     std::optional<Stats> last_stats_;
+    bool looked_ = false;  // for the figures
     std::string refusal_;  // what the owner's table answered last to what it refused
     std::unordered_set<std::string> kept_;  // rows that `prune` found to stay, until the next start
     std::optional<std::string> pruned_to_;  // the look at what may be pruned goes on behind this id

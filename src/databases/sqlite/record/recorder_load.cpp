@@ -146,6 +146,7 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
         stats.oldest_age_s = known ? static_cast<double>(age_us) / 1e6 : 0;
         if (stats.backlog > kCountLimit && !table_.mark) {
             stats.backlog = oldest.integer(2) - oldest.integer(1) + 1;
+            stats.estimated = true;
         }
     }
     Statement others(**database,

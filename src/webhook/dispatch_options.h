@@ -23,7 +23,10 @@ struct DispatchOptions {
     }
     /// Of deliveries in memory, about; half of it for endpoints whose last attempt did not succeed.
     std::size_t max_bytes = std::size_t{64} << 20;
-    std::size_t slice_rows = 32;  ///< Read at a time for one endpoint.
+    /// Read at a time for one endpoint: at first, and at most of one that takes all that is read
+    /// and has more.
+    std::size_t slice_rows = 32;
+    std::size_t max_slice_rows = 256;
     std::size_t slice_bytes = std::size_t{256} << 10;
     std::size_t max_slices = 64;  ///< Endpoints that one statement reads for.
 

@@ -318,6 +318,7 @@ bool Dispatcher::fill() {
         if (!hungry.empty()) max_bytes = std::min(max_bytes, half - unproven_bytes);
     }
     add_hungry(Standing::kProven, options_.max_slices, at, hungry);
+    if (!hungry.empty()) add_with_room(hungry);
     return !hungry.empty() && read_for(hungry, max_bytes);
 }
 
@@ -327,6 +328,15 @@ void Dispatcher::add_hungry(Standing standing, std::size_t most, const Now& at,
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
         if (queue->standing() != standing || host_is_full(*queue)) continue;
         if (queue->wants_slice(share_of(*queue), at)) out.push_back(queue);
+    }
+}
+
+// A read and what it waits for cost the same for one as for many.
+void Dispatcher::add_with_room(std::vector<EndpointQueue*>& out) {
+    for (std::size_t i = 0; i < circle_.size() && out.size() < options_.max_slices; ++i) {
+        EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
+        if (!queue->has_room() || !queue->busy() || host_is_full(*queue)) continue;
+        if (std::find(out.begin(), out.end(), queue) == out.end()) out.push_back(queue);
     }
 }
 

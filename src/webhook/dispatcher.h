@@ -85,6 +85,7 @@ class Dispatcher {
     void tell_own_faults();
     void forget_all();
     bool fill();
+    void add_with_room(std::vector<EndpointQueue*>& out);
     void add_hungry(EndpointQueue::Standing standing, std::size_t most, const Now& at,
                     std::vector<EndpointQueue*>& out);
     bool read_for(const std::vector<EndpointQueue*>& hungry, std::size_t max_bytes);

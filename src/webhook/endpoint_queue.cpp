@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -48,6 +49,7 @@ EndpointQueue::EndpointQueue(Endpoint endpoint, const DispatchOptions& options)
       host_(host_of(endpoint_)),
       circuit_(options.outage_retry),
       proven_(is_proven(endpoint_)),
+      rows_(options.slice_rows),
       told_failing_(endpoint_.failing_since_us != 0) {}
 
 void EndpointQueue::update(Endpoint endpoint) {
@@ -134,6 +136,10 @@ bool EndpointQueue::wants_slice(std::size_t share, const Now& now) {
     return more_ && held_.size() - under_way_.size() < wanted;
 }
 
+bool EndpointQueue::has_room() const {
+    return proven_ && more_ && held_.size() - under_way_.size() <= rows_ / 2;
+}
+
 Slice EndpointQueue::slice() const {
     Slice slice;
     slice.endpoint_id = endpoint_.id;
@@ -142,7 +148,7 @@ Slice EndpointQueue::slice() const {
     slice.around = stuck_ == Stuck::kAsks;
     slice.after = slice.around ? std::max(after_, around_) : after_;
     // As many as may be under way: what hangs must not fill the memory.
-    slice.max_rows = proven_ ? options_.slice_rows : 1;
+    slice.max_rows = proven_ ? rows_ : 1;
     for (const Held& held : held_) {
         slice.held.push_back({held.delivery.position, held.delivery.event_id});
         if (slice.around && held.delivery.key) slice.without_keys.push_back(*held.delivery.key);
@@ -158,9 +164,11 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
     for (Delivery& delivery : deliveries) {
         (delivery.attempts == 0 ? fresh : due).add(delivery);
         if (delivery.attempts == 0) last = std::max(last, delivery.position);
-        const auto place = std::find_if(held_.begin(), held_.end(), [&](const Held& held) {
-            return held.delivery.position >= delivery.position;
-        });
+        // Most are behind all that is held.
+        auto place = held_.end();
+        while (place != held_.begin() && std::prev(place)->delivery.position >= delivery.position) {
+            --place;
+        }
         if (place != held_.end() && place->delivery.position == delivery.position) continue;
         bytes_ += delivery.bytes();
         held_.insert(place, {std::move(delivery)});
@@ -179,6 +187,7 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
     }
     after_ = std::max(after_, last);
     more_ = to_the_limits || looked.more;
+    if (fresh.rows == 0 && proven_) rows_ = std::min(rows_ * 2, options_.max_slice_rows);
 }
 
 EndpointQueue::Place EndpointQueue::startable(bool culprits) {
@@ -351,6 +360,7 @@ void EndpointQueue::failed(const Attempted& attempted, const Now& now) {
     endpoint_.last_status = attempted.status;
     endpoint_.last_error = to_storable_text(attempted.verdict.text, kMaxErrorBytes);
     proven_ = false;
+    rows_ = options_.slice_rows;
 }
 
 // It says nothing of the endpoint, and is tried again when the fault may be over.

@@ -51,6 +51,8 @@ class EndpointQueue {
     /// Whether it wants to be read for; and what is to be read, if `share` may be under way at
     /// once.
     [[nodiscard]] bool wants_slice(std::size_t share, const Now& now);
+    /// Whether it will before long, so that a read for others may be one for it, too.
+    [[nodiscard]] bool has_room() const;
     [[nodiscard]] Slice slice() const;
     /// What was read for that slice. `cut`: the read ended before the slice's own limits.
     void admit(std::vector<Delivery> deliveries, const Slice& slice, const Looked& looked,
@@ -143,6 +145,7 @@ class EndpointQueue {
     std::vector<std::int64_t> under_way_;
     std::unordered_set<std::string> busy_keys_;  // of these
     std::size_t bytes_ = 0;
+    std::size_t rows_;          // of the next slice
     std::int64_t after_ = 0;    // up to here all is held, gone, or waits for its key
     std::int64_t around_ = 0;   // up to here likewise, or its key is held
     std::int64_t settled_ = 0;  // the further of both as of the last look back

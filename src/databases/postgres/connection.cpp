@@ -40,7 +40,8 @@ constexpr int kMinServerVersion = 140000;
 constexpr std::chrono::seconds kMaxWait{65};
 
 // Plans must not depend on when statistics were taken last: a cached plan made while the table was
-// empty would read it from end to end for ever.
+// empty would read it from end to end for ever, or collect and sort all that is behind a position
+// to take the first few.
 // With a path that names a schema in which others may create, a function or operator of theirs
 // could be chosen for the server's own: the path is the catalog's, and our statements name the
 // schema. A relay that is stopped in the middle of a transaction holds its locks for no longer than
@@ -48,7 +49,7 @@ constexpr std::chrono::seconds kMaxWait{65};
 constexpr const char* kSession =
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; "
     "SET extra_float_digits = 1; SET bytea_output = 'hex'; SET jit = off; SET enable_seqscan = "
-    "off; "
+    "off; SET enable_bitmapscan = off; "
     "SET max_parallel_workers_per_gather = 0; "
     "SET standard_conforming_strings = on; SET client_min_messages = error; "
     "SET default_transaction_isolation = 'read committed'; SET statement_timeout = '60s'; "

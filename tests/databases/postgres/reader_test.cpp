@@ -291,6 +291,45 @@ TEST_F(NativeTable, IsReadByItsIndexAlsoWhenItWasEmptyWhileTheStatementWasPlanne
     EXPECT_EQ(pg_.number("SELECT seq_tup_read" + scans), 0);
 }
 
+// What a long transaction of many rows leaves between the rows of others is filled all at once.
+TEST_F(NativeTable, ManyHolesThatAreFilledAtOnceAreReadOnce) {
+    constexpr int kOthers = 3'000;
+    constexpr int kRows = 10 * kOthers;
+    {
+        Relay relay(config());
+        Pg late(url_);
+        late.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+        pg_.exec("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), " +
+                 std::to_string(kRows) +
+                 "); INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE "
+                 "SELECT 10 * n, 't', '1' FROM generate_series(1, " +
+                 std::to_string(kOthers) + ") n");
+        std::size_t read = 0;
+        while (read < std::size_t{kOthers}) read += relay.read().size();
+        late.exec(
+            "INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE "
+            "SELECT n, 't', '1' FROM generate_series(2, " +
+            std::to_string(kRows) + ") n WHERE n % 10 <> 0; COMMIT");
+        spi::Position before = 0;
+        while (read < std::size_t{kRows}) {
+            const auto events = relay.read({500, 1U << 20});
+            ASSERT_FALSE(events.empty()) << read;
+            EXPECT_GT(events.front().position, before);
+            before = events.back().position;
+            read += events.size();
+        }
+        EXPECT_EQ(read, std::size_t{kRows});
+    }
+    EXPECT_TRUE(eventually(60s, "the scans are counted", [&] {
+        return pg_.number(
+                   "SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE relname = "
+                   "'outbox_events'") >= kRows;
+    }));
+    EXPECT_LT(pg_.number("SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE relname = "
+                         "'outbox_events'"),
+              4 * kRows);
+}
+
 // A relay looks ten times a second: what is not due yet must cost it nothing.
 TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {
     pg_.exec(

@@ -22,6 +22,7 @@ constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one
 constexpr std::size_t kSkimRanges = 20'000;
 constexpr std::size_t kSkimRows = 50'000;
 constexpr std::uint32_t kMostReadsUnskimmed = 64;
+constexpr std::size_t kFewHoles = 100;      // cost nothing to look at
 constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
 
 // Numbers that are not used are few: a longer stretch of them is looked into.
@@ -271,13 +272,32 @@ Status PositionReader::take_own(Connection& connection, const spi::ReadLimits& l
     return status;
 }
 
+// A transaction of many rows that ran long leaves a hole between any two of others, and fills all
+// of them at once. The server looks into every range of a statement before it returns the first
+// row: into as many as hold what one read takes, or each read of them costs as much as all. What
+// lies behind comes with the next; an earlier hole is never left out.
+bool PositionReader::bound_holes(std::size_t rows) {
+    if (!holes_fill_ || ranges_.size() <= kFewHoles) return false;
+    std::size_t positions = 0;
+    for (std::size_t i = 0; i + 1 < ranges_.size(); ++i) {
+        positions += static_cast<std::size_t>(ranges_[i].last - ranges_[i].first) + 1;
+        if (positions < rows) continue;
+        ranges_.resize(i + 1);
+        return true;
+    }
+    return false;
+}
+
 Status PositionReader::start(Connection& connection, std::size_t limit, bool all_holes) {
     ranges_.clear();
     mark_.append_holes(all_holes, ranges_);
     covered_ = core::ReadMark::kEverything;
     std::int64_t above = core::ReadMark::kEverything;
+    bounded_ = !all_holes && bound_holes(limit);
     // With too many holes only the holes are read, until some are closed or filled.
-    if (mark_.may_advance()) {
+    if (bounded_) {
+        covered_ = ranges_.back().last;
+    } else if (mark_.may_advance()) {
         covered_ = mark_.append_unread(kUnreadRanges, ranges_);
         if (covered_ == core::ReadMark::kEverything) {
             above = ranges_.back().first - 1;
@@ -402,6 +422,7 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
         status = start(connection, limit, all_holes);
         if (status.ok()) status = take_rows(connection, limits, out, cut);
         full_ = seen_.size() >= limit;
+        holes_fill_ = full_ || (bounded_ && 2 * seen_.size() >= limit);
         if (status.ok()) status = leave_out_unnumbered(connection, events_before, out, cut);
     }
     if (!status.ok()) {
@@ -410,7 +431,7 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
     }
     if (!seen_.empty()) top_ = std::max(top_, seen_.back());
     if (!*skimmed && (full_ || cut)) covered_ = seen_.back();
-    complete = !*skimmed && !full_ && !cut &&
+    complete = !*skimmed && !full_ && !cut && !bounded_ &&
                (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
     return {};

@@ -60,6 +60,7 @@ class PositionReader final : public spi::Reader {
     void set_bounds(const std::vector<spi::PositionRange>& ranges);
     Result<bool> skim(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_own(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    bool bound_holes(std::size_t rows);
     Status start(Connection& connection, std::size_t limit, bool all_holes);
     Status read_rows(Connection& connection, const spi::ReadLimits& limits, bool all_holes,
                      spi::EventBatch& out, bool& complete);
@@ -93,8 +94,10 @@ class PositionReader final : public spi::Reader {
     RowSize row_size_;
     std::uint32_t reads_unskimmed_ = 0;  // that are to come
     std::uint32_t skim_again_after_ = 1;
-    bool full_ = false;    // the last statement returned all that it might
-    bool at_end_ = false;  // and this one did not: nothing is left
+    bool full_ = false;        // the last statement returned all that it might
+    bool bounded_ = false;     // it looked into a part of the holes alone
+    bool holes_fill_ = false;  // it found many rows, so that a part of the holes is enough
+    bool at_end_ = false;      // and this one did not: nothing is left
     std::vector<Field> fields_;
     std::vector<spi::Position> seen_;
     std::vector<spi::PositionRange> closed_now_;

@@ -1566,6 +1566,45 @@ TEST(WebhookLocks, WhoDeletesAnEndpointWaitsForWhoRecordsItsDeliveries) {
     EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries"), 0);
 }
 
+// A table of which no statistics were taken is small for the planner.
+TEST(WebhookReads, TakeNoMoreOfALongQueueThanASlice) {
+    constexpr int kReads = 20;
+    constexpr int kQueued = 10'000;
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    Pg pg(database.url());
+    pg.exec("ALTER TABLE outbox_webhook_deliveries SET (autovacuum_enabled = off)");
+    pg.exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, payload) SELECT 'one', 'e' "
+        "|| n, repeat('x', 200)::bytea FROM generate_series(1, " +
+        std::to_string(kQueued) + ") n");
+    {
+        const auto outlet = open_outlet(database.url());
+        const auto endpoints = outlet->endpoints().value_or_throw();
+        webhook::Slice slice;
+        slice.endpoint_id = "one";
+        slice.created_at_us = endpoints.at(0).created_at_us;
+        slice.revision = endpoints.at(0).revision;
+        slice.max_rows = 32;
+        for (int read = 0; read < kReads; ++read) {
+            std::vector<webhook::Delivery> found;
+            ASSERT_TRUE(outlet->fetch({&slice, 1}, {}, {1'000'000, 1'000'000}, found).ok());
+            ASSERT_EQ(found.size(), slice.max_rows);
+            slice.after = found.back().position;
+        }
+    }
+    // The counters of a session arrive when it ends.
+    const std::string fetched =
+        "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = "
+        "'outbox_webhook_deliveries'";
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "the reads are counted",
+                           [&] { return pg.number(fetched) >= kReads * 32; }));
+    EXPECT_LT(pg.number(fetched), kQueued);
+}
+
 // Who cannot reach the database has not lost the lease, and does not say that it is back.
 TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
     PostgresDatabase database;

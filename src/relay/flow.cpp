@@ -15,7 +15,8 @@ std::size_t bytes_of(const spi::EventView& event) {
 }  // namespace
 
 core::LaneKey Flow::lane_of_key(std::string_view tenant, std::string_view key) {
-    return XXH3_64bits_withSeed(key.data(), key.size(), tenants.seed(tenants.of(tenant)));
+    return XXH3_64bits_withSeed(key.data(), key.size(),
+                                tenants.seed(tenants.of(tenant, clock.boot_us())));
 }
 
 core::LaneKey Flow::lane_of(const spi::EventView& event, core::TenantId tenant) const {

@@ -233,7 +233,7 @@ void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64
         }
     }
     if (!is_wanted(event)) return;
-    const core::TenantId tenant = flow_.tenants.of(event.tenant_id);
+    const core::TenantId tenant = flow_.tenants.of(event.tenant_id, now_us);
     std::int64_t due_us = 0;
     if (next_attempt_us != 0) {
         due_us = now_us + std::min(next_attempt_us - flow_.clock.wall_us(),
@@ -343,7 +343,8 @@ void Pacing::admit_redelivery(spi::DeadLetter&& letter) {
         flow_.lanes.free_slots() <= due_.size()) {
         return;
     }
-    const core::TenantId tenant = flow_.tenants.of(letter.event.events()[0].tenant_id);
+    const core::TenantId tenant =
+        flow_.tenants.of(letter.event.events()[0].tenant_id, flow_.clock.boot_us());
     if (flow_.tenants.is_paused(tenant)) return;
     Redeliveries::State& redelivery = flow_.redeliveries.begin(letter.dead_id);
     redelivery.attempts_before = letter.attempts;

@@ -30,16 +30,17 @@ TenantQueues::TenantQueues(const RelayOptions& options)
     : options_(options),
       share_events_(share_of(options.max_unrecorded, options.tenant_share)),
       share_bytes_(share_of(options.max_in_flight_bytes, options.tenant_share)),
+      share_waiting_(share_of(options.max_waiting, options.tenant_share)),
       rate_(static_cast<double>(options.tenant_rate)),
       tenants_(1) {}
 
-TenantQueues::Id TenantQueues::of(std::string_view tenant_id) {
+TenantQueues::Id TenantQueues::of(std::string_view tenant_id, std::int64_t now_us) {
     const std::string_view name =
         tenant_id.empty() ? std::string_view(options_.default_tenant) : tenant_id;
     if (last_ != 0 && tenants_[last_].name == name) return last_;
     std::string key(name);
     if (const auto found = ids_.find(key); found != ids_.end()) return last_ = found->second;
-    if (ids_.size() >= many_) forget_idle();
+    if (ids_.size() >= many_) forget_idle(now_us);
     if (free_.empty()) {
         free_.push_back(static_cast<Id>(tenants_.size()));
         tenants_.emplace_back();
@@ -59,12 +60,13 @@ TenantQueues::Id TenantQueues::of(std::string_view tenant_id) {
     return last_ = id;
 }
 
-void TenantQueues::forget_idle() {
+void TenantQueues::forget_idle(std::int64_t now_us) {
     last_ = 0;
-    std::erase_if(ids_, [this](const auto& one) {
-        const Tenant& tenant = tenants_[one.second];
+    std::erase_if(ids_, [&](const auto& one) {
+        Tenant& tenant = tenants_[one.second];
         if (tenant.held > 0 || !tenant.aside.empty()) return false;
         // Its bucket would begin full.
+        if (rate_ > 0) fill(tenant, now_us);
         if (rate_ > 0 && tenant.tokens < std::max(1.0, rate_ * kRateBurst)) return false;
         free_.push_back(one.second);
         return true;
@@ -78,14 +80,18 @@ void TenantQueues::fill(Tenant& tenant, std::int64_t now_us) const {
     tenant.tokens_at_us = now_us;
 }
 
+// Those that wait for their key, which may fail for days, have a share of their own: with one
+// share for both they would keep out the tenant's other keys.
 bool TenantQueues::has_room(const Tenant& tenant) const {
-    return tenant.held < share_events_ && tenant.bytes < share_bytes_;
+    const std::size_t in_memory = in_window(tenant);
+    return in_memory < share_events_ && tenant.bytes < share_bytes_ &&
+           tenant.held - std::min(tenant.held, in_memory) < share_waiting_;
 }
 
 // How many more of its events may go into lanes.
 std::size_t TenantQueues::room(Tenant& tenant, std::int64_t now_us) const {
     if (tenant.paused || !has_room(tenant)) return 0;
-    const std::size_t room = share_events_ - tenant.held;
+    const std::size_t room = share_events_ - in_window(tenant);
     if (rate_ == 0) return room;
     fill(tenant, now_us);
     return std::min(room, static_cast<std::size_t>(tenant.tokens));
@@ -173,7 +179,7 @@ std::int64_t TenantQueues::next_back_us(std::int64_t now_us) const {
 bool TenantQueues::waits_for_record() const {
     return std::any_of(waiting_.begin(), waiting_.end(), [this](const Id id) {
         const Tenant& tenant = tenants_[id];
-        return !tenant.paused && tenant.held >= share_events_ && tenant.unrecorded > 0;
+        return !tenant.paused && in_window(tenant) >= share_events_ && tenant.unrecorded > 0;
     });
 }
 

@@ -35,7 +35,7 @@ class TenantQueues {
     explicit TenantQueues(const RelayOptions& options);
 
     /// The number of the tenant of an event; valid until `forget_idle`.
-    Id of(std::string_view tenant_id);
+    Id of(std::string_view tenant_id, std::int64_t now_us);
     /// What its lanes' hashes begin with.
     [[nodiscard]] std::uint64_t seed(Id id) const { return tenants_[id].seed; }
 
@@ -52,9 +52,15 @@ class TenantQueues {
     /// An event finished; `held` false: without having been in a lane. Recorded in this order.
     void finished(Id id, bool held);
     void recorded(std::size_t events);
-    /// Bytes in memory, of events with slots.
-    void takes(Id id, std::size_t bytes) { tenants_[id].bytes += bytes; }
-    void gives_back(Id id, std::size_t bytes) { tenants_[id].bytes -= bytes; }
+    /// An event gets a slot, and its bytes are in memory; or it gives it up.
+    void takes(Id id, std::size_t bytes) {
+        tenants_[id].bytes += bytes;
+        ++tenants_[id].slots;
+    }
+    void gives_back(Id id, std::size_t bytes) {
+        tenants_[id].bytes -= bytes;
+        --tenants_[id].slots;
+    }
 
     /// Chooses what to take back: at most `most` positions, tenant after tenant in turn, ascending
     /// within each. Those that it chooses are aside no longer and count as admitted.
@@ -95,7 +101,8 @@ class TenantQueues {
         bool paused = false;
         std::size_t held = 0;
         std::size_t unrecorded = 0;  // of those held: finished
-        std::size_t bytes = 0;
+        std::size_t slots = 0;       // all but those that wait for their key
+        std::size_t bytes = 0;       // of those with slots
         double tokens = 0;
         std::int64_t tokens_at_us = 0;
         spi::PositionSet aside;
@@ -107,13 +114,17 @@ class TenantQueues {
     };
 
     void fill(Tenant& tenant, std::int64_t now_us) const;
+    [[nodiscard]] static std::size_t in_window(const Tenant& tenant) {
+        return tenant.slots + tenant.unrecorded;
+    }
     [[nodiscard]] bool has_room(const Tenant& tenant) const;
     [[nodiscard]] std::size_t room(Tenant& tenant, std::int64_t now_us) const;
-    void forget_idle();
+    void forget_idle(std::int64_t now_us);
 
     const RelayOptions& options_;
     const std::size_t share_events_;
     const std::size_t share_bytes_;
+    const std::size_t share_waiting_;
     const double rate_;  // 0: any
     std::vector<Tenant> tenants_;
     std::unordered_map<std::string, Id> ids_;

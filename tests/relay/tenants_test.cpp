@@ -301,6 +301,45 @@ TEST_F(TenantsOfARoute, ABurstOfOneTenantLeavesRoomForTheOthers) {
     expect_order();
 }
 
+// A key may fail for days: what waits for it has no place of those that can go.
+TEST_F(TenantsOfARoute, AKeyThatFailsLeavesTheShareToTheTenantsOtherKeys) {
+    options_.max_unrecorded = 1'000;
+    options_.tenant_share = 10;
+    retry_ = {3'600'000, 3'600'000, 10};
+    MemorySink sink(destination_, {});
+    open(sink);
+    destination_->fail("a/bad/1", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "too odd"},
+                       9);
+    insert("a", "bad", 500);
+    step(30);
+    for (int key = 0; key < 100; ++key) insert("a", "k" + std::to_string(key), 5);
+    step(100);
+    EXPECT_EQ(arrived("a"), 500U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, WhatWaitsForAKeyThatFailsHasAShareOfWhatMayWait) {
+    options_.max_unrecorded = 1'000;
+    options_.max_waiting = 1'000;
+    options_.tenant_share = 10;
+    retry_ = {3'600'000, 3'600'000, 10};
+    MemorySink sink(destination_, {});
+    open(sink);
+    destination_->fail("a/bad/1", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "too odd"},
+                       1);
+    insert("a", "bad", 2'000);
+    step(50);
+    insert("b", "k", 100);
+    step(50);
+    EXPECT_EQ(arrived("b"), 100U) << "the tenant's key has not filled all that may wait";
+    turn_us_ = 3'600'000'000;
+    step(2);
+    turn_us_ = 1'000;
+    step(400);
+    EXPECT_EQ(arrived("a"), 2'000U);
+    expect_order();
+}
+
 TEST_F(TenantsOfARoute, ThoseThatAreReadGetTheirTurnWhileABacklogIsTakenBack) {
     options_.max_unrecorded = 20;
     MemorySink sink(destination_, {});
@@ -386,6 +425,22 @@ TEST_F(TenantsOfARoute, ThoseOfWhomMostWaitAreCountedByNameAndAllOthersAsOne) {
     ASSERT_EQ(counts.waiting.size(), RouteStats::kMaxTenants + 1);
     EXPECT_EQ(counts.waiting.front(), (std::pair<std::string, std::size_t>("t49", 49)));
     EXPECT_EQ(counts.waiting.back(), (std::pair<std::string, std::size_t>("other", 100 + 390)));
+}
+
+TEST_F(TenantsOfARoute, TenantsOfWhomNothingIsThereAreForgottenAlsoWhereTheyHaveARate) {
+    options_.tenant_rate = 100;
+    TenantQueues tenants(options_);
+    core::TenantId highest = 0;
+    for (int i = 0; i < 100'000; ++i) {
+        const std::int64_t now_us = std::int64_t{i} * 1'000;
+        const auto id = tenants.of("t" + std::to_string(i), now_us);
+        ASSERT_TRUE(tenants.may_admit(id, now_us));
+        tenants.admitted(id);
+        tenants.finished(id, true);
+        tenants.recorded(1);
+        highest = std::max(highest, id);
+    }
+    EXPECT_LT(highest, 30'000U);
 }
 
 TEST_F(TenantsOfARoute, ARowThatIsRemovedWhileItIsSetAsideIsDoneWith) {

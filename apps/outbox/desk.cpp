@@ -15,6 +15,7 @@
 #include "letters.h"
 #include "print.h"
 #include "registry.h"
+#include "replays.h"
 #include "report.h"
 #include "sagas.h"
 
@@ -31,6 +32,8 @@ constexpr std::chrono::seconds kAwayFor{15};  // a consumer's database that did 
 constexpr std::size_t kLettersOnPage = 50;
 constexpr std::size_t kAuditOnPage = 50;
 constexpr std::size_t kMaxHeld = 200;
+constexpr std::size_t kMaxReplays = 50;
+constexpr std::size_t kRefusalsOfReplay = 5;
 constexpr std::size_t kMaxSagas = 100;
 constexpr std::size_t kOfKey = 50;
 constexpr std::size_t kMaxActorBytes = 64;
@@ -202,6 +205,7 @@ class DeskState {
         if (question.path == "/api/sagas") return sagas(question);
         if (question.path == "/api/saga") return saga(question);
         if (question.path == "/api/consumers") return consumers();
+        if (question.path == "/api/replays") return replays();
         if (question.path == "/api/audit") return audit(question);
         return ordered_json();
     }
@@ -511,6 +515,37 @@ class DeskState {
         return report;
     }
 
+    // By a connection that stays open, as `look` has one.
+    Result<ordered_json> replays() {
+        if (history_ == nullptr || Clock::now() - history_since_ > kReopenAfter) {
+            history_.reset();
+            SourceConfig config = config_.source;
+            config.tenants.clear();
+            auto history = open_history(config);
+            // No relay has served the table, so that nobody has replayed it.
+            if (!history.ok() && history.error().code == ErrorCode::kConflict) {
+                return ordered_json{{"replays", ordered_json::array()}};
+            }
+            if (!history.ok()) return history.error();
+            history_ = std::move(*history);
+            history_since_ = Clock::now();
+        }
+        const auto runs =
+            replay::Runs(*history_, history_->table_name(), os_user()).list(kMaxReplays);
+        if (!runs.ok()) {
+            history_.reset();
+            return runs.error();
+        }
+        ordered_json list = ordered_json::array();
+        for (const replay::Run& run : *runs) {
+            ordered_json one = app::json_of(run);
+            ordered_json& refusals = one["refusals"];
+            while (refusals.size() > kRefusalsOfReplay) refusals.erase(refusals.size() - 1);
+            list.push_back(std::move(one));
+        }
+        return ordered_json{{"replays", list}};
+    }
+
     Result<ordered_json> audit(const Question& question) {
         const auto before = number_of(question, "before");
         if (!before.ok()) return before.error();
@@ -533,6 +568,8 @@ class DeskState {
     std::string table_;  // as the database names it; empty: not known yet
     std::unique_ptr<Operations> looking_;
     Clock::time_point looking_since_;
+    std::unique_ptr<replay::History> history_;
+    Clock::time_point history_since_;
     std::optional<ordered_json> overview_;
     Clock::time_point overview_at_;
     Clock::time_point opened_at_ = Clock::now();

@@ -507,7 +507,6 @@ int run_replay_resume(const runtime::Invocation& invocation) {
     source->tenants.clear();
     const auto looked = open_history(*source);
     if (!looked.ok()) return report(looked.error());
-    if (Status there = (*looked)->make_table(); !there.ok()) return report(there.error());
     replay::Runs known(**looked, (*looked)->table_name(), os_user());
     const auto run = named_run(invocation, known);
     if (!run.ok()) return report(run.error());

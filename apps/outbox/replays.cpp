@@ -19,14 +19,17 @@ constexpr std::size_t kMaxReason = 500;
 constexpr std::size_t kReasonColumns = 40;
 constexpr std::size_t kShownRefusals = 10;
 
+// "480/s", of one that runs.
+std::string pace_of(const replay::Run& run) {
+    if (run.state != "running" || run.lease_ms == 0) return {};
+    return with_commas(static_cast<std::int64_t>(run.rate_per_s)) + "/s";
+}
+
 Result<std::unique_ptr<replay::History>> open(const runtime::Invocation& invocation) {
     auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
     config->tenants.clear();
-    auto history = open_history(*config);
-    if (!history.ok()) return history.error();
-    if (Status there = (*history)->make_table(); !there.ok()) return there;
-    return history;
+    return open_history(*config);
 }
 
 }  // namespace
@@ -42,6 +45,7 @@ ordered_json json_of(const replay::Run& run) {
             {"state", run.state},
             {"runner", text_or_null(run.lease_ms > 0 ? run.runner : "")},
             {"route", selection.route},
+            {"scope", describe(selection)},
             {"from", selection.dead ? "dead_letters" : "history"},
             {"since", text_or_null(time_text(selection.since_us))},
             {"until", text_or_null(time_text(selection.until_us))},
@@ -140,11 +144,12 @@ int run_replay_list(const runtime::Invocation& invocation) {
                          {"SENT", Align::kRight},
                          {"OF", Align::kRight},
                          {"REFUSED", Align::kRight},
+                         {"PACE", Align::kRight},
                          {"STARTED", Align::kLeft},
                          {"REASON", Align::kLeft}});
     for (const replay::Run& run : *list) {
         columns.add({run.id, run.selection.route, state_of(run), with_commas(run.sent),
-                     with_commas(run.expected), with_commas(run.refused),
+                     with_commas(run.expected), with_commas(run.refused), pace_of(run),
                      time_text(run.started_us).substr(0, 19) + "Z",
                      shortened(run.reason, kReasonColumns)});
     }

@@ -31,6 +31,8 @@ class RunTable {
     /// A line of outbox_audit that names no events, with the values of these columns of it.
     [[nodiscard]] virtual std::string audit(const std::string& columns,
                                             const std::string& values) const = 0;
+    /// False: outbox_replays is missing, so that there was no run. Makes nothing.
+    virtual Result<bool> has_table() = 0;
     /// `kMigrationRefused` where outbox_replays is missing and cannot be made.
     virtual Status make_table() = 0;
 };

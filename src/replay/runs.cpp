@@ -180,6 +180,9 @@ Status Runs::begin(const Run& run) {
 }
 
 Result<std::optional<Run>> Runs::find(const std::string& id) {
+    const auto there = table_.has_table();
+    if (!there.ok()) return there.error();
+    if (!*there) return std::optional<Run>();
     const auto rows = table_.run("SELECT " + columns() + " FROM " + table_.named("outbox_replays") +
                                      " WHERE run = $1 AND source = $2",
                                  {id, source_});
@@ -189,6 +192,9 @@ Result<std::optional<Run>> Runs::find(const std::string& id) {
 }
 
 Result<std::vector<Run>> Runs::list(std::size_t limit) {
+    const auto there = table_.has_table();
+    if (!there.ok()) return there.error();
+    if (!*there) return std::vector<Run>();
     const auto rows = table_.run("SELECT " + columns() + " FROM " + table_.named("outbox_replays") +
                                      " WHERE source = $1 ORDER BY CASE WHEN state IN ('running', "
                                      "'failed') THEN 0 ELSE 1 END, started_at DESC LIMIT " +

@@ -71,6 +71,7 @@ class Runs {
 
     /// Adds it, without a runner.
     Status begin(const Run& run);
+    /// None, too, where the table is missing, as `list`: looking makes none.
     Result<std::optional<Run>> find(const std::string& id);
     /// Those that are not over first, then the newest.
     Result<std::vector<Run>> list(std::size_t limit);

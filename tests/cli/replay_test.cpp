@@ -369,6 +369,22 @@ TEST_P(Replay, ThatIsKilledGoesOnWhereItWasAndMissesNothing) {
               "1");
 }
 
+TEST_P(Replay, ToLookForRunsMakesNoTableOfThem) {
+    emit(1);
+    publish();
+    if (kind() == kKeep) exec("DROP TABLE outbox_replays");
+    EXPECT_EQ(list(), json::array());
+    const Finished shown = outbox_.run(words({}, "list"));
+    EXPECT_EQ(shown.out, "no replays\n") << shown.err;
+    EXPECT_THAT(resume(kUnknownRun).err, HasSubstr("there is no run"));
+    const Finished cancelled = outbox_.run(words({kUnknownRun, "--reason", "r"}, "cancel"));
+    EXPECT_THAT(cancelled.err, HasSubstr("there is no run"));
+    EXPECT_EQ(
+        value(kind() == kSqlite ? "SELECT count(*) FROM sqlite_master WHERE name = 'outbox_replays'"
+                                : "SELECT count(to_regclass('outbox_replays'))"),
+        "0");
+}
+
 TEST_P(Replay, KeepsTheOrderOfEachKey) {
     constexpr int kEvents = 2'000;
     emit_many(kEvents, 5);

@@ -36,6 +36,19 @@ VALUES ('00000000-0000-7000-8000-0000000000aa', 'order', 1, 'stuck', 'charge',
 ('00000000-0000-7000-8000-0000000000ab', 'order', 1, 'running', 'reserve',
 '[{"step":"reserve","state":"sent","attempts":1,"late":0,"can_undo":true}]', '{}', 'orders', 'order-answers', 1, NULL)"""
 
+REPLAYS = f"""INSERT INTO outbox_replays (run, source, route, selection, destination, met, rate, as_new, reason, os_user,
+    state, expected, sent, refused, refusals, place_end, error, runner, runner_until, rate_per_s, started_at, updated_at, ended_at)
+SELECT v.run, 'public.outbox_events', 'billing', v.selection, v.destination, '', 500, v.as_new, v.reason, 'ann', v.state, v.expected,
+    v.sent, v.refused, v.refusals, '', v.error, v.runner, v.until, 0, now() - interval '2 hours', now(), v.ended FROM (VALUES
+('00000000-0000-4000-8000-0000000000b1', '{{"dead":true,"key":"o-1"}}', '', false, 'the host of the run was killed', 'running',
+    5000, 1200, 0, '[]', '', 'host-a:4711', now() - interval '1 hour', NULL::timestamptz),
+('00000000-0000-4000-8000-0000000000b2', '{{"since_us":1767225600000000,"tenants":["acme"]}}', 'kafka://spare:9092', true, $x${HOSTILE}$x$, 'failed',
+    900, 10, 3, '[{{"id":"e-9","key":"o-9","error":"OB_RECORD_REFUSED: amount is a text"}}]', $x$OB_DESTINATION_CHANGED: {HOSTILE}$x$, '', NULL, NULL),
+('00000000-0000-4000-8000-0000000000b3', '{{"event_type":"OrderPaid"}}', '', false, 'billing lost a volume', 'finished',
+    700, 700, 0, '[]', '', '', NULL, now() - interval '1 hour'),
+('00000000-0000-4000-8000-0000000000b4', '{{}}', '', false, 'a test', 'cancelled', 700, 1, 0, '[]', '', '', NULL, now() - interval '1 hour')
+) v (run, selection, destination, as_new, reason, state, expected, sent, refused, refusals, error, runner, until, ended)"""
+
 
 def free_port():
     with socket.socket() as probe:
@@ -160,7 +173,8 @@ class Dashboard(unittest.TestCase):
                  now() + interval '40 s', 'OB_RECORD_REFUSED', $x${HOSTILE}$x$);
             INSERT INTO outbox_audit (os_user, source, action, detail, events, event_ids)
                 VALUES ('bob', 'public.outbox_events', 'dead retry', $x${HOSTILE}$x$, 2, '{{}}');
-            {SAGAS}""")
+            {SAGAS};
+            {REPLAYS}""")
 
     # Time of its own, which a starved machine does not lengthen.
     @staticmethod
@@ -207,7 +221,7 @@ class Dashboard(unittest.TestCase):
         for width, height, scheme in ((1280, 900, "light"), (1100, 700, "dark"), (360, 780, "light"), (360, 780, "dark")):
             page = self.open(width=width, height=height, scheme=scheme)
             shot = f"{'phone' if width < 500 else 'desktop'}-{scheme}"
-            for name in ("Flow", "Held up", "Dead letters", "Sagas", "Consumers", "Audit", "Explain"):
+            for name in ("Flow", "Held up", "Dead letters", "Sagas", "Consumers", "Replays", "Audit", "Explain"):
                 with self.subTest(view=name, width=width, scheme=scheme):
                     self.view(page, name)
                     self.assert_sound(page, name)
@@ -378,6 +392,27 @@ class Dashboard(unittest.TestCase):
         expect(steps.get_by_role("row", name=re.compile("charge"))).to_be_visible()
         expect(page.get_by_role("dialog").get_by_text("no answer to charge").first).to_be_visible()
         self.assert_sound(page, "a saga")
+
+    def test_replays_show_their_pace_while_they_run(self):
+        replay = self.start("replay", "replay", "--from", f"{self.base}/shop", "--to",
+                            f"billing=mailbox+{self.base}/billing", "--dead-letters", "--rate", "20/s",
+                            "--event-type", "OrderPaid", "--yes", "--reason", "a screen is looked at")
+        self.addCleanup(self.end, replay)
+        page = self.open("replays")
+        row = page.get_by_role("row", name=re.compile("a screen is looked at"))
+        expect(row).to_contain_text("✓ running")
+        expect(row).to_contain_text("asked for 20/s")
+        expect(row).to_contain_text(re.compile("about .* left"))
+        expect(row).to_contain_text("dead letters of route billing, event type OrderPaid")
+        sent = row.get_by_text(re.compile("[0-9,]+ of [0-9,]+"))
+        before = sent.inner_text()
+        expect(sent).not_to_have_text(before)
+        for run, shown in (("b1", "▲ stopped"), ("b2", "✕ failed"), ("b3", "○ done"), ("b4", "○ cancelled")):
+            expect(page.get_by_role("row", name=re.compile(f"8000-0000000000{run}"))).to_contain_text(shown)
+        self.assert_sound(page, "the replays")
+        replay.terminate()
+        replay.wait(PATIENCE_S)
+        expect(row).to_contain_text("▲ stopped")
 
     def test_a_relay_that_is_killed_is_told_of(self):
         page = self.open()

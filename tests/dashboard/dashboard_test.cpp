@@ -379,6 +379,55 @@ TEST_P(Dashboard, SagasAreShownWhereThereAreSome) {
     EXPECT_EQ(get("/api/saga").status, 400);
 }
 
+TEST_P(Dashboard, RunsOfReplayAreShownWithTheirPaceAndWhoBeganThemAndWhy) {
+    let_a_relay_run();
+    constexpr int kLetters = 1'000;
+    add_letters(kLetters);
+    Process running = start();
+    EXPECT_EQ(read("/api/replays")["replays"], json::array());
+    Process replay({.command = {OUTBOX_BINARY, "replay", "--from", url_, "--to",
+                                mailbox("near", sink_), "--dead-letters", "--rate", "50/s",
+                                "--event-type", "Made", "--yes", "--reason", "billing lost a disk"},
+                    .working_folder = outbox_.file("")});
+    json run;
+    ASSERT_TRUE(eventually(60s, "its pace is shown", [&] {
+        const json runs = read("/api/replays")["replays"];
+        if (runs.empty()) return false;
+        run = runs[0];
+        return run["sent"] > 0 && run["rate_per_s"] > 0;
+    })) << replay.stderr_text();
+    EXPECT_EQ(run["state"], "running");
+    EXPECT_THAT(run["runner"].get<std::string>(), HasSubstr(":" + std::to_string(replay.pid())));
+    EXPECT_EQ(run["route"], "near");
+    EXPECT_EQ(run["scope"], "dead letters of route near, event type Made");
+    EXPECT_EQ(run["expected"], kLetters);
+    EXPECT_EQ(run["rate"], 50);
+    EXPECT_THAT(run["who"].get<std::string>(), HasSubstr("user "));
+    EXPECT_EQ(run["reason"], "billing lost a disk");
+
+    EXPECT_EQ(replay.stop(), (ExitStatus{1, 0})) << replay.stderr_text();
+    run = read("/api/replays")["replays"][0];
+    EXPECT_EQ(run["state"], "running");
+    EXPECT_EQ(run["runner"], nullptr) << "it is stopped";
+    EXPECT_EQ(run["rate_per_s"], 0);
+
+    const std::string id = run["run"];
+    ASSERT_EQ(outbox_.run({"replay", "cancel", id, "--from", url_, "--reason", "enough"}).status,
+              (ExitStatus{0, 0}));
+    EXPECT_EQ(read("/api/replays")["replays"][0]["state"], "cancelled");
+}
+
+TEST_P(Dashboard, WithoutATableOfReplaysNoneIsShownAndNoneIsMade) {
+    Process running = start();
+    EXPECT_EQ(read("/api/replays")["replays"], json::array()) << "no relay has run";
+    let_a_relay_run();
+    sql("DROP TABLE outbox_replays");
+    EXPECT_EQ(read("/api/replays")["replays"], json::array());
+    EXPECT_EQ(sql(on_sqlite() ? "SELECT count(*) FROM sqlite_master WHERE name = 'outbox_replays'"
+                              : "SELECT count(to_regclass('outbox_replays'))"),
+              "0");
+}
+
 TEST_P(Dashboard, ARelayServesItBesideHealthAndMetrics) {
     sink_ = subscriber("sink");
     const int port = free_port();

@@ -5,7 +5,7 @@ import { get, post, setToken, hasToken, ApiError } from './api.js';
 import { History, quantile } from './chart.js';
 import { flowView, noSource, troubles } from './flow.js';
 import { lettersView, letterView, filterOf, filterText } from './letters.js';
-import { heldView, sagasView, sagaView, consumersView, auditView, explainView } from './views.js';
+import { heldView, sagasView, sagaView, consumersView, replaysView, auditView, explainView } from './views.js';
 
 const kEveryMs = 2_000; // figures
 const kViewEveryMs = 6_000; // views that ask for more
@@ -42,6 +42,9 @@ const views = {
   consumers: {
     title: 'Consumers', there: (o) => o.has_consumers, live: true,
     load: () => get('consumers'), show: (asked) => consumersView(asked, now.overview),
+  },
+  replays: {
+    title: 'Replays', there: (o) => o.has_source, live: true, load: () => get('replays'), show: replaysView,
   },
   audit: {
     title: 'Audit', load: async () => {

@@ -126,6 +126,53 @@ export function consumersView(asked, overview) {
   ];
 }
 
+// A run that nobody has written of for the time of its lease was stopped, or killed.
+function replayState(run) {
+  if (run.state === 'running') return run.runner ? state('good', 'running') : state('warn', 'stopped');
+  if (run.state === 'failed') return state('bad', 'failed');
+  return state('off', run.state === 'finished' ? 'done' : run.state);
+}
+
+function replaySent(run) {
+  const of = Math.max(run.expected, run.sent + run.refused, 1);
+  return [el('div', { class: 'nowrap' }, `${count(run.sent)} of ${count(run.expected)}`),
+    el('progress', { max: of, value: run.sent + run.refused, 'aria-label': `Done of ${run.run}` }),
+    run.refused > 0 && el('div', {}, state('bad', `${count(run.refused)} refused`))];
+}
+
+function replayPace(run) {
+  const asked = el('div', { class: 'faint nowrap' }, `asked for ${count(run.rate)}/s`);
+  if (run.state !== 'running' || !run.runner) return asked;
+  const left = run.expected - run.sent - run.refused;
+  return [el('div', { class: 'nowrap' }, el('strong', {}, `${count(Math.round(run.rate_per_s))}/s`)), asked,
+    run.rate_per_s >= 1 && left > 0 && el('div', { class: 'faint nowrap' }, `about ${age(left / run.rate_per_s)} left`)];
+}
+
+function replayTrouble(run) {
+  const [first] = run.refusals;
+  return [run.error && el('div', { class: 'data' }, run.error),
+    first && el('div', { class: 'data' }, 'refused ', explainLink('id', first.id), ': ', first.error, run.refused > 1 && ', and others')];
+}
+
+export function replaysView(page) {
+  return [
+    el('p', { class: 'faint' }, 'Runs of outbox replay, which sends events of the past again: those that are not over first, then the newest. ',
+      'outbox replay resume and outbox replay cancel change them.'),
+    table('Replays', [
+      { name: 'State', cell: replayState },
+      { name: 'Sent', cell: replaySent },
+      { name: 'Pace', cell: replayPace },
+      { name: 'What', kind: 'words', cell: (run) => [
+        el('div', { class: 'data' }, el('strong', {}, run.route), run.to && ` to ${run.to}`),
+        el('div', { class: 'data' }, run.scope, run.as_new && ', as new events'),
+        el('div', { class: 'data faint' }, run.run), replayTrouble(run)] },
+      { name: 'Who, and why', kind: 'words', cell: (run) => [
+        el('div', { class: 'data' }, run.who), el('div', { class: 'data' }, run.reason), run.runner && el('div', { class: 'data faint' }, `by ${run.runner}`)] },
+      { name: 'When', cell: (run) => [el('div', {}, 'began ', when(run.started_at)), run.ended_at && el('div', {}, 'ended ', when(run.ended_at))] },
+    ], page.replays, 'No replay was run.'),
+  ];
+}
+
 export function auditView(page) {
   return [
     el('p', { class: 'faint' }, 'What operators did to this table’s events, by this page or by outbox dead and outbox scheduled, the last first.'),

@@ -165,25 +165,39 @@ class PostgresHistory final : public replay::History {
                values + ", '{}')";
     }
 
-    Status make_table() override {
+    Result<bool> has_table() override {
         const Result<Connection*> connection = session_.get();
         if (!connection.ok()) return connection.status();
         const Result<Rows> there = (*connection)
                                        ->query("SELECT to_regclass($1) IS NOT NULL",
                                                Params().text(named("outbox_replays")));
-        if (!there.ok()) return there.status();
-        if (!there->boolean(0, 0)) {
-            if (table_.native) return replay::no_runs();
-            if (Status made = make_beside(**connection); !made.ok()) return made;
+        if (!there.ok()) {
+            session_.failed();
+            return there.status();
         }
-        const Result<Rows> foreign =
-            (*connection)
-                ->query(foreign_objects_sql(side_schema_, kReplayTables, {config_.owners, true}));
+        if (!there->boolean(0, 0)) return false;
+        if (Status trusted = check_owners(**connection); !trusted.ok()) return trusted;
+        return true;
+    }
+
+    Status make_table() override {
+        const auto there = has_table();
+        if (!there.ok() || *there) return there.status();
+        if (table_.native) return replay::no_runs();
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) return connection.status();
+        if (Status made = make_beside(**connection); !made.ok()) return made;
+        return check_owners(**connection);
+    }
+
+  private:
+    Status check_owners(Connection& connection) const {
+        const Result<Rows> foreign = connection.query(
+            foreign_objects_sql(side_schema_, kReplayTables, {config_.owners, true}));
         if (!foreign.ok()) return foreign.status();
         return foreign->empty() ? Status() : Status(foreign_owner(foreign->string(0, 0)));
     }
 
-  private:
     // Two that begin at once would collide in IF NOT EXISTS.
     Status make_beside(Connection& connection) const {
         const std::string sql = replays_sql(quote_identifier(side_schema_));

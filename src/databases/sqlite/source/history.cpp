@@ -247,16 +247,23 @@ class SqliteHistory final : public replay::History {
                ", " + kNow + ", '[]')";
     }
 
-    Status make_table() override {
+    Result<bool> has_table() override {
         const Result<Database*> database = session_.get();
         if (!database.ok()) return database.status();
         Statement look(**database,
                        "SELECT 1 FROM sqlite_master WHERE name = 'outbox_replays' AND type = "
                        "'table'");
         const bool there = look.step();
-        if (Status status = look.status(); !status.ok() || there) return status;
+        if (Status status = look.status(); !status.ok()) return status;
+        return there;
+    }
+
+    Status make_table() override {
+        const auto there = has_table();
+        if (!there.ok() || *there) return there.status();
         if (table_.native) return replay::no_runs();
-        look.reset();
+        const Result<Database*> database = session_.get();
+        if (!database.ok()) return database.status();
         return (*database)->execute(std::string(embedded_sql_text("producer/sqlite/replays.sql")));
     }
 

@@ -34,6 +34,7 @@ DeadFilter filter_of(const runtime::Invocation& invocation) {
     filter.event_type = invocation.options.text("event-type");
     filter.key = invocation.options.text("key");
     filter.error_code = invocation.options.text("error-code");
+    filter.tenant = invocation.options.text("tenant");
     return filter;
 }
 
@@ -175,8 +176,9 @@ ErrorInfo no_relay_here(const SourceConfig& config, const ErrorInfo& error) {
 }
 
 Result<Letters> letters_of(const runtime::Invocation& invocation) {
-    const auto config = runtime::make_source_config(invocation);
+    auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
+    config->tenants.clear();  // it selects letters, and is no source's
     Letters letters;
     if (invocation.options.given("consumer")) {
         auto consumer = open_consumer_operations(*config, os_user());
@@ -220,7 +222,7 @@ int report_change(const runtime::Invocation& invocation, const DeadFilter& filte
 // What is to be changed, or that this is not said.
 Result<DeadFilter> chosen(const runtime::Invocation& invocation) {
     const DeadFilter filter = filter_of(invocation);
-    for (const char* name : {"route", "event-type", "key", "error-code"}) {
+    for (const char* name : {"route", "event-type", "key", "error-code", "tenant"}) {
         if (!invocation.options.given(name) || !invocation.options.text(name).empty()) continue;
         return usage("--" + std::string(name) + " is empty; it would take every one");
     }

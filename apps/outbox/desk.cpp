@@ -18,6 +18,7 @@
 #include "replays.h"
 #include "report.h"
 #include "sagas.h"
+#include "top_view.h"
 
 namespace outbox::app {
 namespace {
@@ -76,6 +77,7 @@ DeadFilter filter_of(const Question& question) {
     filter.event_type = value_of(question, "event_type");
     filter.key = value_of(question, "key");
     filter.error_code = value_of(question, "error_code");
+    filter.tenant = value_of(question, "tenant");
     return filter;
 }
 
@@ -112,6 +114,7 @@ Result<Change> change_of(const std::string& body) {
                             : name == "event_type" ? &change.filter.event_type
                             : name == "key"        ? &change.filter.key
                             : name == "error_code" ? &change.filter.error_code
+                            : name == "tenant"     ? &change.filter.tenant
                                                    : nullptr;
         if (text != nullptr && value.is_string()) {
             *text = value.get<std::string>();
@@ -131,7 +134,7 @@ Result<Change> change_of(const std::string& body) {
     }
     std::vector<std::string> texts = change.filter.ids;
     texts.insert(texts.end(), {change.filter.route, change.filter.event_type, change.filter.key,
-                               change.filter.error_code});
+                               change.filter.error_code, change.filter.tenant});
     if (!std::all_of(texts.begin(), texts.end(), is_storable)) return wrong("a text has a NUL");
     if (!is_line(change.actor, 1, kMaxActorBytes)) {
         return wrong("who does it? `actor` is a name of at most " + std::to_string(kMaxActorBytes) +
@@ -206,6 +209,7 @@ class DeskState {
         if (question.path == "/api/saga") return saga(question);
         if (question.path == "/api/consumers") return consumers();
         if (question.path == "/api/replays") return replays();
+        if (question.path == "/api/tenants") return tenants();
         if (question.path == "/api/audit") return audit(question);
         return ordered_json();
     }
@@ -513,6 +517,22 @@ class DeskState {
         if (!mailboxes.ok()) return mailboxes.error();
         report.mailboxes = std::move(*mailboxes);
         return report;
+    }
+
+    Result<ordered_json> tenants() {
+        return look([&](Operations& operations) -> Result<ordered_json> {
+            const auto paused = operations.paused_tenants();
+            if (!paused.ok()) return paused.error();
+            const auto backlogs = operations.tenant_backlogs();
+            if (!backlogs.ok()) return backlogs.error();
+            ordered_json list = ordered_json::array();
+            for (const TopTenant& tenant :
+                 top_tenants(*paused, *backlogs, config_.source.default_tenant)) {
+                list.push_back(app::json_of(tenant));
+            }
+            return ordered_json{
+                {"tenants", list}, {"paused", paused->size()}, {"more", backlogs->more}};
+        });
     }
 
     // By a connection that stays open, as `look` has one.

@@ -86,9 +86,22 @@ class Outbox {
         auto keys = outbox_.operations->waiting_events(kKeysShown);
         if (!keys.ok()) return keys.status();
         sample.keys = std::move(*keys);
+        if (Status status = look_at_tenants(sample); !status.ok()) return status;
         rates_.measure(Seconds(Clock::now().time_since_epoch()).count(), sample.routes);
         sample.at_us = wall_us();
         return sample;
+    }
+
+    // A role of few rights sees the rest.
+    Status look_at_tenants(TopSample& sample) {
+        const auto paused = outbox_.operations->paused_tenants();
+        if (!paused.ok()) return lacks_rights(paused.error()) ? Status() : paused.status();
+        const auto backlogs = outbox_.operations->tenant_backlogs();
+        if (!backlogs.ok()) return lacks_rights(backlogs.error()) ? Status() : backlogs.status();
+        sample.tenants = top_tenants(*paused, *backlogs, config_.default_tenant);
+        sample.paused = paused->size();
+        sample.tenants_are_more = backlogs->more;
+        return {};
     }
 
     const SourceConfig config_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -386,6 +387,34 @@ std::vector<Line> keys_of(const TopState& state, std::size_t columns) {
     return lines;
 }
 
+std::vector<Line> tenants_of(const TopState& state, std::size_t columns) {
+    std::vector<Column> table{
+        {.heading = "TENANT",
+         .rank = 0,
+         .least = std::max<std::size_t>(6, columns / 4),
+         .most = kMostNameColumns},
+        {.heading = "WAITING", .right = true, .rank = 1},
+        {.heading = "PAUSED FOR", .right = true, .rank = 2},
+        {.heading = "BY, AND WHY", .rank = 3, .least = 10},
+    };
+    std::vector<Line> lines;
+    const TopSample& sample = state.sample;
+    if (sample.tenants.empty()) return lines;
+    for (const TopTenant& tenant : sample.tenants) {
+        const bool paused = !tenant.paused_by.empty();
+        table[0].cells.push_back({clean(tenant.name)});
+        table[1].cells.push_back(
+            {with_commas(tenant.waiting) + (sample.tenants_are_more ? "+" : "")});
+        table[2].cells.push_back({paused ? since(tenant.paused_since_us, state.now_us) : "",
+                                  where(paused, Colour::kYellow)});
+        table[3].cells.push_back({paused ? clean(tenant.paused_by + ": " + tenant.reason) : ""});
+    }
+    const Columns shown(std::move(table), columns);
+    lines.push_back(shown.heading());
+    for (std::size_t i = 0; i < sample.tenants.size(); ++i) lines.push_back(shown.row(i));
+    return lines;
+}
+
 // The first of them, and a sign that there are more.
 void append_first(const std::vector<Line>& from, std::size_t room, std::vector<Line>& out) {
     if (from.size() <= room) {
@@ -440,6 +469,43 @@ ordered_json json_of(const WaitingEvent& key) {
 
 }  // namespace
 
+ordered_json json_of(const TopTenant& tenant) {
+    return {{"tenant", tenant.name},
+            {"waiting", tenant.waiting},
+            {"paused", !tenant.paused_by.empty()},
+            {"since", text_or_null(time_text(tenant.paused_since_us))},
+            {"who", text_or_null(tenant.paused_by)},
+            {"reason", text_or_null(tenant.reason)}};
+}
+
+std::vector<TopTenant> top_tenants(const std::vector<PausedTenant>& paused,
+                                   const TenantBacklogs& backlogs,
+                                   const std::string& default_tenant) {
+    std::map<std::string, std::int64_t> waiting;
+    for (const auto& one : backlogs.tenants) waiting[one.tenant_id] = one.waiting;
+    std::vector<TopTenant> out;
+    for (const PausedTenant& one : paused) {
+        const auto found = waiting.find(one.tenant_id);
+        out.push_back({one.tenant_id, found == waiting.end() ? 0 : found->second, one.who,
+                       one.reason, one.since_us});
+        if (found != waiting.end()) waiting.erase(found);
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const TopTenant& a, const TopTenant& b) { return a.waiting > b.waiting; });
+    out.resize(std::min(out.size(), kMaxTopTenants));
+    const bool others =
+        !waiting.empty() && (waiting.size() > 1 || !waiting.contains(default_tenant));
+    if (out.empty() && !others) return out;
+    std::size_t more = 0;
+    for (const auto& one : backlogs.tenants) {
+        if (more == kMaxTopTenants) break;
+        if (!waiting.contains(one.tenant_id)) continue;
+        out.push_back({one.tenant_id, one.waiting});
+        ++more;
+    }
+    return out;
+}
+
 void TopRates::measure(double now_s, std::vector<RouteInfo>& routes) {
     std::map<std::string, std::deque<Point>> kept;
     for (RouteInfo& route : routes) {
@@ -462,7 +528,12 @@ std::vector<std::string> top_screen(const TopState& state, std::size_t columns, 
     std::vector<Line> lines = head_of(state, columns);
     if (lines.size() > rows) lines.resize(rows);
     const std::vector<Line> routes = routes_of(state, columns);
-    const std::vector<Line> keys = keys_of(state, columns);
+    std::vector<Line> keys = keys_of(state, columns);
+    // They share what the routes leave.
+    if (const std::vector<Line> tenants = tenants_of(state, columns); !tenants.empty()) {
+        if (!keys.empty()) keys.emplace_back();
+        keys.insert(keys.end(), tenants.begin(), tenants.end());
+    }
     const std::size_t blanks = (routes.empty() ? 0 : 1) + (keys.empty() ? 0 : 1);
     const std::size_t room = rows - lines.size() - std::min(rows - lines.size(), blanks);
     const std::size_t for_keys =
@@ -490,7 +561,8 @@ std::vector<std::string> top_lines(const TopState& state) {
     }
     const std::string of_table =
         fmt::format(" backlog={} oldest_s={:.1f}", sample.backlog, sample.oldest_age_s) +
-        field("leader", sample.lease.held ? sample.lease.owner : "");
+        field("leader", sample.lease.held ? sample.lease.owner : "") +
+        fmt::format(" tenants_paused={}", sample.paused);
     std::vector<std::string> lines;
     for (const RouteInfo& route : sample.routes) {
         lines.push_back(begin + field("route", route.name) +
@@ -510,6 +582,8 @@ std::string top_json(const TopState& state) {
     for (const RouteInfo& route : sample.routes) routes.push_back(json_of(route));
     ordered_json keys = ordered_json::array();
     for (const WaitingEvent& key : sample.keys) keys.push_back(json_of(key));
+    ordered_json tenants = ordered_json::array();
+    for (const TopTenant& tenant : sample.tenants) tenants.push_back(json_of(tenant));
     const ordered_json whole{
         {"time", time_text(state.now_us)},
         {"source", sample.source},
@@ -523,7 +597,10 @@ std::string top_json(const TopState& state) {
         {"scheduled", sample.scheduled},
         {"rate_per_s", total_rate(sample)},
         {"routes", std::move(routes)},
-        {"failing_keys", std::move(keys)}};
+        {"failing_keys", std::move(keys)},
+        {"tenants_paused", sample.paused},
+        {"tenants", std::move(tenants)},
+        {"tenants_are_more", sample.tenants_are_more}};
     return printable_json(whole.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 

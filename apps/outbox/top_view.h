@@ -4,12 +4,32 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "core/operations.h"
 
 namespace outbox::app {
+
+inline constexpr std::size_t kMaxTopTenants = 10;
+
+/// A tenant that is paused, or of whom most waits.
+struct TopTenant {
+    std::string name;
+    std::int64_t waiting = 0;
+    std::string paused_by = {};  ///< Empty: it is not paused.
+    std::string reason = {};
+    std::int64_t paused_since_us = 0;
+};
+
+/// Those that are paused, the longest backlog first, then the others likewise; at most
+/// `kMaxTopTenants` of each. None where there is but the tenant of events that name none. Pure.
+[[nodiscard]] std::vector<TopTenant> top_tenants(const std::vector<PausedTenant>& paused,
+                                                 const TenantBacklogs& backlogs,
+                                                 const std::string& default_tenant);
+
+[[nodiscard]] nlohmann::ordered_json json_of(const TopTenant& tenant);
 
 /// What one look at the database found.
 struct TopSample {
@@ -22,6 +42,9 @@ struct TopSample {
     std::int64_t scheduled = 0;
     std::vector<RouteInfo> routes;   ///< `rate_per_s` as `TopRates` has it.
     std::vector<WaitingEvent> keys;  ///< The longest first.
+    std::vector<TopTenant> tenants;
+    std::size_t paused = 0;         ///< Tenants in all.
+    bool tenants_are_more = false;  ///< More waits than was counted by tenant.
 };
 
 /// Rates out of counters, over the last few seconds. Pure.

@@ -89,6 +89,11 @@ class InboxDeadLetters final : public DeadLetters {
     static constexpr std::string_view kDiscard = "dead discard";
     // What is not restricted by a filter would be everything.
     static Status check(const DeadFilter& filter) {
+        if (!filter.tenant.empty()) {
+            return {ErrorCode::kConfigInvalid, Advice::kStop,
+                    "a consumer does not know whose events its dead letters are; leave the tenant "
+                    "out, and name ids, a key, an event type or an error code"};
+        }
         if (filter.route.empty()) return {};
         return {ErrorCode::kConfigInvalid, Advice::kStop,
                 "dead letters of a consumer belong to no route; leave the route out, and name ids, "

@@ -42,11 +42,30 @@ std::string describe(const DeadFilter& filter) {
     add(text, "event type", filter.event_type);
     add(text, "key", filter.key);
     add(text, "error code", filter.error_code);
+    add(text, "tenant", filter.tenant);
     return text.empty() ? "all" : text;
 }
 
 std::string describe(const ScheduledFilter& filter) {
-    return describe(DeadFilter{filter.ids, {}, filter.event_type, filter.key, {}});
+    return describe(
+        DeadFilter{.ids = filter.ids, .event_type = filter.event_type, .key = filter.key});
+}
+
+TenantBacklogs most_of_each(const std::vector<std::map<std::string, std::int64_t>>& routes) {
+    std::map<std::string, std::int64_t> most;
+    TenantBacklogs backlogs;
+    for (const auto& route : routes) {
+        std::int64_t all = 0;
+        for (const auto& [tenant, waiting] : route) {
+            most[tenant] = std::max(most[tenant], waiting);
+            all += waiting;
+        }
+        backlogs.more = backlogs.more || all >= BoundedCount::kLimit;
+    }
+    for (const auto& [tenant, waiting] : most) backlogs.tenants.push_back({tenant, waiting});
+    std::stable_sort(backlogs.tenants.begin(), backlogs.tenants.end(),
+                     [](const auto& a, const auto& b) { return a.waiting > b.waiting; });
+    return backlogs;
 }
 
 std::string describe(const DeadEdit& edit) {

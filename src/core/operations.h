@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,16 @@ struct BoundedCount {
     bool more = false;  ///< There are more than `count`.
 };
 
+/// What of each tenant is not finished, by the route that has most left of it.
+struct TenantBacklogs {
+    struct Tenant {
+        std::string tenant_id;
+        std::int64_t waiting = 0;
+    };
+    std::vector<Tenant> tenants;  ///< The longest first.
+    bool more = false;            ///< More wait than were counted.
+};
+
 /// A route of the table, as its ledger is kept.
 struct LedgerRoute {
     std::string name;
@@ -82,10 +93,11 @@ struct DeadFilter {
     std::string event_type = {};
     std::string key = {};
     std::string error_code = {};
+    std::string tenant = {};
 
     [[nodiscard]] bool empty() const {
         return ids.empty() && route.empty() && event_type.empty() && key.empty() &&
-               error_code.empty();
+               error_code.empty() && tenant.empty();
     }
 };
 
@@ -265,6 +277,9 @@ class Operations : public DeadLetters {
     /// Events of the tenant that some route has not finished: of the route that has most left.
     /// Reads the table. `kConflict` where no relay has served the table, so that nobody can say.
     virtual Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) = 0;
+    /// Of up to `BoundedCount::kLimit` unfinished events of each route, which it reads; none where
+    /// no relay has served the table, or it has no tenants.
+    virtual Result<TenantBacklogs> tenant_backlogs() = 0;
 
   protected:
     static constexpr std::size_t kAuditedIds = 1'000;  // of one action
@@ -283,6 +298,9 @@ class Operations : public DeadLetters {
 [[nodiscard]] std::string describe(const ScheduledFilter& filter);
 /// "payload (12 bytes), topic orders"
 [[nodiscard]] std::string describe(const DeadEdit& edit);
+/// Of counts by tenant, for each route, those that `TenantBacklogs` has.
+[[nodiscard]] TenantBacklogs most_of_each(
+    const std::vector<std::map<std::string, std::int64_t>>& routes);
 /// The error of delayed events of a table that is not outbox_events.
 [[nodiscard]] ErrorInfo no_delayed_events(const std::string& table);
 
@@ -424,6 +442,7 @@ class NoOperations final : public Operations {
     Result<BoundedCount> unfinished_of_tenant(const std::string&) override {
         return never_relayed();
     }
+    Result<TenantBacklogs> tenant_backlogs() override { return TenantBacklogs{}; }
 };
 
 }  // namespace outbox

@@ -195,6 +195,72 @@ TEST_P(Tenants, ADrainedOneIsPausedOnceAllOfItIsSentAndNotBefore) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST_P(Tenants, WhoIsPausedAndOfWhomMostWaitsIsShownWithoutARelay) {
+    {
+        Process served = relay();
+        write("aaaa", 1);
+        await_sent(served, "aaaa", numbers(1, 1));
+        EXPECT_EQ(served.stop(), (ExitStatus{0, 0}));
+    }
+    write("bbbb", 3);
+    write("aaaa", 4);
+    write("cccc", 5);
+    ASSERT_EQ(run_on({"tenant", "pause", "bbbb", "--reason", "moves"}).status.code, 0);
+    const json shown = result({"top", "--once"});
+    EXPECT_EQ(shown["tenants_paused"], 1);
+    EXPECT_EQ(shown["tenants_are_more"], false);
+    ASSERT_EQ(shown["tenants"].size(), 3U) << shown;
+    EXPECT_EQ(shown["tenants"][0]["tenant"], "bbbb");
+    EXPECT_EQ(shown["tenants"][0]["waiting"], 3);
+    EXPECT_EQ(shown["tenants"][0]["paused"], true);
+    EXPECT_EQ(shown["tenants"][0]["reason"], "moves");
+    EXPECT_EQ(shown["tenants"][1]["tenant"], "cccc");
+    EXPECT_EQ(shown["tenants"][1]["waiting"], 5);
+    EXPECT_EQ(shown["tenants"][2]["waiting"], 4) << "what was sent does not wait";
+}
+
+TEST_P(Tenants, DeadLettersOfOneAreListedRetriedAndDiscarded) {
+    {
+        Process served = relay();
+        write("aaaa", 1);
+        await_sent(served, "aaaa", numbers(1, 1));
+        EXPECT_EQ(served.stop(), (ExitStatus{0, 0}));
+    }
+    const std::string table = GetParam().table;
+    for (const char* tenant : {"'aaaa'", "'aaaa'", "'bbbb'", "NULL"}) {
+        const std::string n = std::to_string(++written_["dead"]);
+        sql("INSERT INTO outbox_dead_letters (source, route, position, id, tenant_id, attempts, "
+            "error_code, error, died_at) VALUES ('" +
+            (GetParam().sqlite ? table : "public." + table) + "', 'out', " + n + ", 'd-" + n +
+            "', " + tenant + ", 5, 'OB_RECORD_REFUSED', 'no', " +
+            (GetParam().sqlite ? "1700000000000000" : "clock_timestamp()") + ")");
+    }
+    const auto count = [&](const std::vector<std::string>& more) {
+        std::vector<std::string> words{"dead", "list"};
+        words.insert(words.end(), more.begin(), more.end());
+        return result(words).size();
+    };
+    EXPECT_EQ(count({"--tenant", "aaaa"}), 2U);
+    EXPECT_EQ(count({"--tenant", "default"}), 1U) << "that of an event without a tenant";
+    EXPECT_EQ(count({"--tenant", "bbbb", "--default-tenant", "bbbb"}), 2U);
+    EXPECT_EQ(count({"--tenant", "nobody"}), 0U);
+    EXPECT_EQ(result({"dead", "retry", "--tenant", "aaaa"})["matched"], 2);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at IS NOT "
+                    "NULL AND tenant_id = 'aaaa'"),
+              "2");
+    EXPECT_EQ(result({"dead", "discard", "--tenant", "bbbb", "--dry-run"})["matched"], 1);
+    EXPECT_EQ(result({"dead", "discard", "--tenant", "bbbb"})["matched"], 1);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters"), "3");
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_audit WHERE detail LIKE '%tenant bbbb%'"), "1");
+    for (const std::vector<std::string>& wrong :
+         {std::vector<std::string>{"--tenant", ""}, {"--tenant", "aaaa", "--all"}}) {
+        std::vector<std::string> words{"dead", "discard"};
+        words.insert(words.end(), wrong.begin(), wrong.end());
+        EXPECT_EQ(run_on(words).status.code, 2);
+    }
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters"), "3");
+}
+
 TEST_P(Tenants, WhatCannotBeDoneIsSaidAndChangesNothing) {
     {
         Process first = relay();

@@ -157,7 +157,7 @@ TEST(TopView, WithoutARelayNothingElseIsSaid) {
                             "no relay leads  backlog 0  0/s  failing 0  dead 0"));
     EXPECT_THAT(top_lines(state),
                 ElementsAre("time=2026-07-25T17:20:00Z source=public.outbox_events route=\"\" "
-                            "backlog=0 oldest_s=0.0 leader=\"\""));
+                            "backlog=0 oldest_s=0.0 leader=\"\" tenants_paused=0"));
 }
 
 TEST(TopView, LinesForProgramsHaveOneOrder) {
@@ -166,11 +166,11 @@ TEST(TopView, LinesForProgramsHaveOneOrder) {
         ElementsAre(
             "time=2026-07-25T17:20:00Z source=public.outbox_events route=billing rate_per_s=512.4 "
             "published_total=1234567 failing=3 dead=1 circuit=closed backlog=12345 oldest_s=83.2 "
-            "leader=host-a:4711 last_error=\"\"",
+            "leader=host-a:4711 tenants_paused=0 last_error=\"\"",
             "time=2026-07-25T17:20:00Z source=public.outbox_events route=search-index-of-the-shop "
             "rate_per_s=0.0 published_total=88 failing=0 dead=0 circuit=open backlog=12345 "
-            "oldest_s=83.2 leader=host-a:4711 last_error=\"OB_SINK_UNAVAILABLE: connection refused "
-            "by 10.0.0.7:9092\""));
+            "oldest_s=83.2 leader=host-a:4711 tenants_paused=0 last_error=\"OB_SINK_UNAVAILABLE: "
+            "connection refused by 10.0.0.7:9092\""));
 }
 
 // Keys, errors, names and owners are other people's.
@@ -240,6 +240,46 @@ double rate_of(TopRates& rates, double at_s, std::int64_t total, double reported
     std::vector<RouteInfo> routes{{.name = "r", .published_total = total, .rate_per_s = reported}};
     rates.measure(at_s, routes);
     return routes[0].rate_per_s;
+}
+
+TEST(TopTenants, ThoseThatArePausedComeFirstThenThoseOfWhomMostWaits) {
+    const std::vector<PausedTenant> paused{{"quiet", "moved", "user ann", kNow - 90 * kSecond},
+                                           {"loud", "their topic", "user bob", kNow - kSecond}};
+    TenantBacklogs backlogs =
+        most_of_each({{{"loud", 7}, {"acme", 9}, {"globex", 3}}, {{"loud", 8}, {"default", 4}}});
+    EXPECT_FALSE(backlogs.more);
+    const auto tenants = top_tenants(paused, backlogs, "default");
+    std::string shown;
+    for (const TopTenant& one : tenants)
+        shown += one.name + " " + std::to_string(one.waiting) + " ";
+    EXPECT_EQ(shown, "loud 8 quiet 0 acme 9 default 4 globex 3 ");
+    TopState state = a_state();
+    state.sample.tenants = tenants;
+    state.sample.paused = 2;
+    EXPECT_THAT(joined(top_screen(state, 80, 24, false)),
+                HasSubstr("\n"
+                          "\n"
+                          "TENANT   WAITING  PAUSED FOR  BY, AND WHY\n"
+                          "loud           8       1.0 s  user bob: their topic\n"
+                          "quiet          0      90.0 s  user ann: moved\n"
+                          "acme           9\n"));
+    EXPECT_THAT(top_lines(state)[0], HasSubstr(" tenants_paused=2 "));
+    const auto json = nlohmann::json::parse(top_json(state));
+    EXPECT_EQ(json["tenants"][1]["paused"], true);
+    EXPECT_EQ(json["tenants"][2]["who"], nullptr);
+}
+
+TEST(TopTenants, AreBoundedAndNoneWhereNobodyHasAny) {
+    std::map<std::string, std::int64_t> many;
+    std::vector<PausedTenant> paused;
+    for (std::int64_t i = 0; i < 100; ++i) {
+        many["t" + std::to_string(i)] = 200;
+        paused.push_back({"p" + std::to_string(i), "r", "w", kNow});
+    }
+    EXPECT_TRUE(most_of_each({many}).more) << "as many as are counted";
+    EXPECT_EQ(top_tenants(paused, most_of_each({many}), "default").size(), 2 * kMaxTopTenants);
+    EXPECT_TRUE(top_tenants({}, most_of_each({{{"default", 5}}}), "default").empty());
+    EXPECT_EQ(top_tenants({}, most_of_each({{{"default", 5}}}), "other").size(), 1U);
 }
 
 TEST(TopRates, AreThoseOfTheCounterOverTheLastSeconds) {

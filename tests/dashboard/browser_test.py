@@ -173,6 +173,8 @@ class Dashboard(unittest.TestCase):
                  now() + interval '40 s', 'OB_RECORD_REFUSED', $x${HOSTILE}$x$);
             INSERT INTO outbox_audit (os_user, source, action, detail, events, event_ids)
                 VALUES ('bob', 'public.outbox_events', 'dead retry', $x${HOSTILE}$x$, 2, '{{}}');
+            INSERT INTO outbox_paused_tenants (source, tenant_id, os_user, reason)
+                VALUES ('public.outbox_events', 'globex', 'bob', $x${HOSTILE}$x$);
             {SAGAS};
             {REPLAYS}""")
 
@@ -392,6 +394,15 @@ class Dashboard(unittest.TestCase):
         expect(steps.get_by_role("row", name=re.compile("charge"))).to_be_visible()
         expect(page.get_by_role("dialog").get_by_text("no answer to charge").first).to_be_visible()
         self.assert_sound(page, "a saga")
+
+    def test_paused_tenants_and_the_longest_backlogs_are_shown(self):
+        page = self.open("held")
+        tenants = page.get_by_role("table", name="Tenants")
+        row = tenants.get_by_role("row", name=re.compile("globex"))
+        expect(row).to_contain_text("▲ paused")
+        expect(row).to_contain_text("user bob")
+        expect(tenants.get_by_role("row", name=re.compile("default"))).to_contain_text("✓ sending")
+        self.assert_sound(page, "the tenants")
 
     def test_replays_show_their_pace_while_they_run(self):
         replay = self.start("replay", "replay", "--from", f"{self.base}/shop", "--to",

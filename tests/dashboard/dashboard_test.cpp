@@ -417,6 +417,32 @@ TEST_P(Dashboard, RunsOfReplayAreShownWithTheirPaceAndWhoBeganThemAndWhy) {
     EXPECT_EQ(read("/api/replays")["replays"][0]["state"], "cancelled");
 }
 
+TEST_P(Dashboard, TenantsThatArePausedAndTheLongestBacklogsAreShown) {
+    let_a_relay_run();
+    emit("01");
+    Process running = start();
+    EXPECT_EQ(read("/api/tenants")["tenants"], json::array()) << "nobody has named a tenant";
+    sql("INSERT INTO outbox_events (topic, payload, tenant_id) VALUES ('t', '{}', 'acme'), ('t', "
+        "'{}', 'acme'), ('t', '{}', 'globex')");
+    ASSERT_EQ(
+        outbox_.run({"tenant", "pause", "globex", "--db", url_, "--reason", "moves"}).status.code,
+        0);
+    const json shown = read("/api/tenants");
+    EXPECT_EQ(shown["paused"], 1);
+    ASSERT_EQ(shown["tenants"].size(), 3U) << shown;
+    EXPECT_EQ(shown["tenants"][0]["tenant"], "globex");
+    EXPECT_EQ(shown["tenants"][0]["paused"], true);
+    EXPECT_EQ(shown["tenants"][0]["reason"], "moves");
+    EXPECT_EQ(shown["tenants"][1]["tenant"], "acme");
+    EXPECT_EQ(shown["tenants"][1]["waiting"], 2);
+    add_letters(3);
+    sql("UPDATE outbox_dead_letters SET tenant_id = 'acme' WHERE dead_id = 2");
+    EXPECT_EQ(read("/api/letters?tenant=acme")["total"], 1);
+    const json change{{"actor", "Ann"}, {"reason", "moved"}, {"tenant", "acme"}, {"expected", 1}};
+    EXPECT_EQ(post("/api/letters/discard", change).status, 200);
+    EXPECT_EQ(letters(), "2");
+}
+
 TEST_P(Dashboard, WithoutATableOfReplaysNoneIsShownAndNoneIsMade) {
     Process running = start();
     EXPECT_EQ(read("/api/replays")["replays"], json::array()) << "no relay has run";

@@ -33,6 +33,23 @@ TEST(Metrics, ShowFiguresOfTheTableAndOfEachRoute) {
     EXPECT_THAT(page, HasSubstr("# TYPE outbox_publish_latency_seconds histogram"));
 }
 
+TEST(Metrics, CountWhatWaitsOfTheTenantsOfWhomMostDoesAndOfAllOthers) {
+    relay::RouteStats stats;
+    stats.set_tenants({.waiting = {{"acme", 12}, {"a \"b\"", 3}, {"other", 2}}, .paused = 1});
+    MetricsSnapshot snapshot;
+    snapshot.source = "public.outbox_events";
+    snapshot.routes.push_back({"billing", &stats});
+    const std::string page = render_metrics(snapshot);
+    const std::string labels = "{source=\"public.outbox_events\",route=\"billing\"";
+    EXPECT_THAT(page, HasSubstr("# TYPE outbox_tenant_waiting gauge\n"));
+    EXPECT_THAT(page, HasSubstr("outbox_tenant_waiting" + labels + ",tenant=\"acme\"} 12\n"));
+    EXPECT_THAT(page, HasSubstr("outbox_tenant_waiting" + labels +
+                                R"(,tenant="a \"b\""} 3)"
+                                "\n"));
+    EXPECT_THAT(page, HasSubstr("outbox_tenant_waiting" + labels + ",tenant=\"other\"} 2\n"));
+    EXPECT_THAT(page, HasSubstr("outbox_tenants_paused" + labels + "} 1\n"));
+}
+
 TEST(Metrics, TellWhereARouteReadsAndHowOftenThatChanged) {
     relay::RouteStats stats;
     stats.begin_path();

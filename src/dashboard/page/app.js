@@ -23,7 +23,9 @@ const now = {
 
 const views = {
   flow: { title: 'Flow', show: () => (now.overview.has_source ? flowView(now.overview, now.history) : noSource()) },
-  held: { title: 'Held up', badge: (o) => o.failing, live: true, load: () => get('held'), show: heldView },
+  held: { title: 'Held up', badge: (o) => o.failing, live: true,
+    load: async () => { const [held, tenants] = await Promise.all([get('held'), get('tenants')]); return { ...held, tenants }; },
+    show: heldView },
   letters: {
     title: 'Dead letters', badge: (o) => o.dead,
     load: async () => { // the first page alone says how many there are

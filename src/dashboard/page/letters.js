@@ -1,8 +1,8 @@
 // Dead letters: a page of them, one of them whole, and what is done to them.
 import { el, state, table, facts, count, plural, when, button } from './dom.js';
 
-const kFilters = ['route', 'error_code', 'event_type', 'key', 'id'];
-const kLabels = { route: 'Route', error_code: 'Error', event_type: 'Event type', key: 'Key', id: 'Event id' };
+const kFilters = ['route', 'error_code', 'event_type', 'key', 'tenant', 'id'];
+const kLabels = { route: 'Route', error_code: 'Error', event_type: 'Event type', key: 'Key', tenant: 'Tenant', id: 'Event id' };
 
 export const filterOf = (values) => Object.fromEntries(
   kFilters.filter((name) => values.get(name)).map((name) => [name, values.get(name)]));
@@ -25,7 +25,7 @@ function form(filter, overview) {
   return el('form', { class: 'filter', 'data-do-submit': 'filter' },
     el('label', {}, kLabels.route, el('select', { name: 'route' }, el('option', { value: '' }, 'every'),
       names.map((name) => el('option', { value: name, selected: filter.route === name }, name)))),
-    input('error_code', 'OB_RECORD_REFUSED'), input('event_type', 'OrderPaid'), input('key', 'o-1'), input('id', ''),
+    input('error_code', 'OB_RECORD_REFUSED'), input('event_type', 'OrderPaid'), input('key', 'o-1'), input('tenant', 'acme'), input('id', ''),
     el('div', { class: 'buttons' }, el('button', { class: 'primary' }, 'Filter'),
       Object.keys(filter).length > 0 && el('a', { class: 'button', href: '#/letters' }, 'Clear')));
 }

@@ -4,6 +4,22 @@ import { el, state, table, facts, count, plural, age, when, button } from './dom
 const explainLink = (name, value) => el('a', { href: `#/explain?${name}=${encodeURIComponent(value)}`, class: 'data' }, value);
 const section = (title, intro, ...content) => el('section', {}, el('h3', {}, title), intro && el('p', { class: 'faint' }, intro), content);
 
+function tenantsOf({ tenants, paused, more }) {
+  if (tenants.length === 0) return null;
+  const shown = tenants.filter((one) => one.paused).length;
+  return section('Tenants that are paused, and those of whom most waits',
+    'Of each what its slowest route has left. outbox tenant pause and resume change them.',
+    table('Tenants', [
+      { name: 'Tenant', kind: 'data', cell: (one) => one.tenant },
+      { name: 'State', cell: (one) => (one.paused ? state('warn', 'paused') : state('good', 'sending')) },
+      { name: 'Waiting', right: true, cell: (one) => count(one.waiting) },
+      { name: 'Since', cell: (one) => (one.paused ? when(one.since) : '–') },
+      { name: 'Who, and why', kind: 'words data', cell: (one) => (one.paused ? [el('strong', {}, one.who), ' ', one.reason] : '–') },
+    ], tenants, ''),
+    more && el('p', {}, 'Up to 20,000 events of a route were counted, and there are more.'),
+    paused > shown && el('p', {}, `${count(paused)} tenants are paused; outbox tenant list shows them all.`));
+}
+
 export function heldView(held) {
   return [
     section('Events that failed, and wait for another attempt',
@@ -27,6 +43,7 @@ export function heldView(held) {
         { name: 'Died', cell: (one) => when(one.died_at) },
         { name: 'Blocked by', kind: 'words data', cell: (one) => [el('strong', {}, one.error_code), ' ', one.error] },
       ], held.dead, 'None.')),
+    tenantsOf(held.tenants),
     section('Transactions that write events and are still open',
       held.tells_writers ? 'What comes behind them in the table may have to wait for them.' : null,
       held.tells_writers

@@ -27,7 +27,8 @@ std::string route_known(const std::string& side) {
 // A statement's conditions with their parameters, $1 being the table.
 class DeadQuery {
   public:
-    DeadQuery(const std::string& table, const DeadFilter& filter) {
+    DeadQuery(const std::string& table, const DeadFilter& filter,
+              const std::string& default_tenant) {
         params_.text(table);
         if (!filter.ids.empty()) {
             params_.texts(filter.ids);
@@ -37,6 +38,8 @@ class DeadQuery {
         equal("event_type", filter.event_type);
         equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
         equal("error_code", filter.error_code);
+        equal("coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) + ")",
+              filter.tenant);
     }
     // Of outbox_scheduled, which has one table's events alone.
     DeadQuery(const std::string& table, const ScheduledFilter& filter) {
@@ -248,7 +251,7 @@ class PostgresOperations final : public Operations {
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                        std::size_t limit, bool with_payload) override {
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         query.after(after_dead_id);
         const std::string tail = query.limit(limit);
         const auto rows = connection_.query(
@@ -268,7 +271,7 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> count_dead(const DeadFilter& filter) override {
-        const DeadQuery query(table_, filter);
+        const DeadQuery query(table_, filter, config_.default_tenant);
         const auto rows = connection_.query(
             "SELECT count(*) FROM " + side_ + "outbox_dead_letters" + query.where(),
             query.params());
@@ -277,7 +280,7 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         return audited("UPDATE " + side_ +
                            "outbox_dead_letters SET retry_requested_at = "
                            "coalesce(retry_requested_at, clock_timestamp())" +
@@ -286,13 +289,13 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         return audited("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query,
                        "dead discard", describe(filter));
     }
 
     Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) override {
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         std::string set;
         const auto assign = [&](const std::string& column, const std::string& value) {
             set += (set.empty() ? "" : ", ") + column + " = " + value;
@@ -364,6 +367,8 @@ class PostgresOperations final : public Operations {
         return ledgers_.unfinished_of(tenant_id);
     }
 
+    Result<TenantBacklogs> tenant_backlogs() override { return ledgers_.tenant_backlogs(); }
+
     Result<std::vector<PausedTenant>> paused_tenants() override {
         std::vector<PausedTenant> tenants;
         const auto there = has_paused_tenants();
@@ -402,7 +407,7 @@ class PostgresOperations final : public Operations {
 
     Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
                                                     bool unknown_only) override {
-        const DeadQuery query(table_, filter);
+        const DeadQuery query(table_, filter, config_.default_tenant);
         const auto rows = connection_.query(
             "SELECT DISTINCT route FROM " + side_ + "outbox_dead_letters l" + query.where() +
                 (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
@@ -415,7 +420,7 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         const std::string to = query.text(route);
         const auto twice = connection_.query(
             "WITH chosen AS (SELECT dead_id, source, id, route FROM " + side_ +

@@ -110,6 +110,35 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
     return routes;
 }
 
+std::string RouteLedgers::tenant_of(const Table& table) const {
+    const std::string fallback = quote_literal(config_.default_tenant);
+    if (!table.has("tenant_id")) return fallback;
+    return "coalesce(nullif(" + table.quoted("tenant_id") + "::text, ''), " + fallback + ")";
+}
+
+std::string RouteLedgers::unfinished_rows(const Table& table, const std::string& source,
+                                          const std::string& route, const std::string& columns,
+                                          Params& params) const {
+    params.text(source).text(route);
+    std::string tenants = "true";
+    if (source != table_ && table.has("tenant_id")) {
+        params.text(source.substr(table_.size() + 1)).text(config_.default_tenant);
+        tenants = "strpos(',' || $3 || ',', ',' || coalesce(" + table.quoted("tenant_id") +
+                  "::text, $4) || ',') > 0";
+    }
+    if (!table.by_position) {
+        return "SELECT " + columns + " FROM " + table.sql + " t WHERE " + any_unfinished(table) +
+               " AND " + tenants + " AND " + not_done(table, "$1", "$2");
+    }
+    // The segments are unpacked once (done | done is a new value) and not for each row.
+    const std::string position = "t." + quote_identifier(table.position);
+    return "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM " + side_ +
+           "outbox_ledger WHERE source = $1 AND route = $2) SELECT " + columns + " FROM " +
+           table.sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " + tenants +
+           " AND " + position + " > 0 AND " + above_settled(table) +
+           " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
+}
+
 Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
                                                     const std::string& route,
                                                     const std::string* tenant) {
@@ -117,39 +146,38 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
     if (!table.ok()) return table.status();
     table->side = side_;
     Params params;
-    params.text(source).text(route);
-    std::string tenants = "true";
-    if (source != table_ && table->has("tenant_id")) {
-        params.text(source.substr(table_.size() + 1)).text(config_.default_tenant);
-        tenants = "strpos(',' || $3 || ',', ',' || coalesce(" + table->quoted("tenant_id") +
-                  "::text, $4) || ',') > 0";
-    }
-    if (tenant != nullptr) {
-        tenants += " AND " +
-                   (table->has("tenant_id")
-                        ? "coalesce(nullif(" + table->quoted("tenant_id") + "::text, ''), " +
-                              quote_literal(config_.default_tenant) + ")"
-                        : quote_literal(config_.default_tenant)) +
-                   " = " + quote_literal(*tenant);
-    }
-    std::string sql;
-    if (table->by_position) {
-        // The segments are unpacked once (done | done is a new value) and not for each row.
-        const std::string position = "t." + quote_identifier(table->position);
-        sql = "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM " + side_ +
-              "outbox_ledger "
-              "WHERE source = $1 AND route = $2) SELECT count(*) FROM (SELECT FROM " +
-              table->sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " +
-              tenants + " AND " + position + " > 0 AND " + above_settled(*table) +
-              " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
-    } else {
-        sql = "SELECT count(*) FROM (SELECT FROM " + table->sql + " t WHERE " +
-              any_unfinished(*table) + " AND " + tenants + " AND " + not_done(*table, "$1", "$2");
-    }
-    const auto count =
-        number(sql + " LIMIT " + std::to_string(BoundedCount::kLimit + 1) + ") u", params);
+    std::string rows = unfinished_rows(*table, source, route, "", params);
+    if (tenant != nullptr) rows += " AND " + tenant_of(*table) + " = " + quote_literal(*tenant);
+    const auto count = number("SELECT count(*) FROM (" + rows + " LIMIT " +
+                                  std::to_string(BoundedCount::kLimit + 1) + ") u",
+                              params);
     if (!count.ok()) return count.status();
     return BoundedCount{std::min(*count, BoundedCount::kLimit), *count > BoundedCount::kLimit};
+}
+
+Result<TenantBacklogs> RouteLedgers::tenant_backlogs() {
+    const auto routes = list(false);
+    if (!routes.ok()) return routes.status();
+    auto table = resolve_table(connection_, config_);
+    if (!table.ok()) return table.status();
+    table->side = side_;
+    if (!table->has("tenant_id")) return TenantBacklogs{};
+    std::vector<std::map<std::string, std::int64_t>> counts;
+    for (const LedgerRoute& route : *routes) {
+        Params params;
+        const std::string rows = unfinished_rows(*table, route.source, route.name,
+                                                 tenant_of(*table) + " AS tenant", params);
+        const auto waiting =
+            connection_.query("SELECT tenant, count(*) FROM (" + rows + " LIMIT " +
+                                  std::to_string(BoundedCount::kLimit) + ") u GROUP BY tenant",
+                              params);
+        if (!waiting.ok()) return waiting.status();
+        auto& of_route = counts.emplace_back();
+        for (int row = 0; row < waiting->size(); ++row) {
+            of_route[waiting->string(row, 0)] = waiting->integer(row, 1);
+        }
+    }
+    return most_of_each(counts);
 }
 
 Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {

@@ -31,6 +31,7 @@ class RouteLedgers {
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
     /// See `Operations::unfinished_of_tenant`.
     Result<BoundedCount> unfinished_of(const std::string& tenant);
+    Result<TenantBacklogs> tenant_backlogs();
     Result<std::int64_t> accept(const std::string& route);
     Result<std::int64_t> rename(const std::string& from, const std::string& to);
     Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
@@ -45,6 +46,11 @@ class RouteLedgers {
     Status refuse_to_retire_the_last(const std::string& route,
                                      const std::vector<LedgerRoute>& routes);
     Status move_figures(const std::string& from, const std::string& to);
+    // SELECT of `columns`, and the parameters of it, for each row that the route has not finished.
+    std::string unfinished_rows(const Table& table, const std::string& source,
+                                const std::string& route, const std::string& columns,
+                                Params& params) const;
+    [[nodiscard]] std::string tenant_of(const Table& table) const;
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);
     Result<std::int64_t> number(const std::string& sql, const Params& params);

@@ -6,6 +6,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/json_text.h"
+#include "core/sql_text.h"
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/source/route_ledgers.h"
 #include "databases/sqlite/source/table.h"
@@ -22,13 +23,17 @@ constexpr const char* kRouteKnown =
     "EXISTS (SELECT 1 FROM outbox_routes r WHERE r.source = l.source AND r.route = l.route)";
 
 // The ids go in as one JSON array, so that their number needs no own statement.
-std::string where_dead(const DeadFilter& filter) {
+std::string where_of_dead(const DeadFilter& filter, const std::string& default_tenant) {
     std::string where = std::string(" WHERE ") + kOfTable;
     if (!filter.ids.empty()) where += " AND id IN (SELECT value FROM json_each(?2))";
     if (!filter.route.empty()) where += " AND route = ?3";
     if (!filter.event_type.empty()) where += " AND event_type = ?4";
     if (!filter.key.empty()) where += " AND coalesce(nullif(key, ''), aggregate_id) = ?5";
     if (!filter.error_code.empty()) where += " AND error_code = ?6";
+    if (!filter.tenant.empty()) {
+        where += " AND coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) +
+                 ") = " + quote_literal(filter.tenant);
+    }
     return where;
 }
 
@@ -337,6 +342,8 @@ class SqliteOperations final : public Operations {
         return ledgers_.unfinished_of(tenant_id);
     }
 
+    Result<TenantBacklogs> tenant_backlogs() override { return ledgers_.tenant_backlogs(); }
+
     Result<std::vector<PausedTenant>> paused_tenants() override {
         std::vector<PausedTenant> tenants;
         const auto there = has_paused_tenants(*database_);
@@ -424,6 +431,10 @@ class SqliteOperations final : public Operations {
     }
 
   private:
+    [[nodiscard]] std::string where_dead(const DeadFilter& filter) const {
+        return where_of_dead(filter, config_.default_tenant);
+    }
+
     // Every statement names ?7, so that each of the first six can be bound.
     Statement& bind(Statement& statement, const DeadFilter& filter) const {
         statement.bind(table_).bind(json_array(filter.ids)).bind(filter.route);

@@ -121,46 +121,71 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
     return routes;
 }
 
-Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
-                                                    const std::string& route,
-                                                    const std::string* tenant) {
+Status RouteLedgers::unfinished_rows(const std::string& source, const std::string& route,
+                                     const std::function<bool(const std::string&)>& take) {
     auto table = name_table(config_);
     if (!table.ok()) return table.status();
     if (Status status = resolve_table(database_, config_, *table); !status.ok()) return status;
     table->source = source;
+    const std::string fallback = quote_literal(config_.default_tenant);
     std::string tenants = "1";
     if (source != table_ && table->has("tenant_id")) {
         tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
-                  ", ',' || coalesce(" + table->quoted("tenant_id") + ", " +
-                  quote_literal(config_.default_tenant) + ") || ',') > 0";
+                  ", ',' || coalesce(" + table->quoted("tenant_id") + ", " + fallback +
+                  ") || ',') > 0";
     }
-    if (tenant != nullptr) {
-        tenants +=
-            " AND " +
-            (table->has("tenant_id") ? "coalesce(nullif(" + table->quoted("tenant_id") + ", ''), " +
-                                           quote_literal(config_.default_tenant) + ")"
-                                     : quote_literal(config_.default_tenant)) +
-            " = " + quote_literal(*tenant);
-    }
+    const std::string tenant =
+        table->has("tenant_id")
+            ? "coalesce(nullif(" + table->quoted("tenant_id") + ", ''), " + fallback + ")"
+            : fallback;
     spi::PositionSet finished;
     if (table->native) {
         auto loaded = load_finished(database_, source, route);
         if (!loaded.ok()) return loaded.status();
         finished = std::move(*loaded);
     }
-    Statement rows(database_, table->native ? "SELECT position FROM " + table->sql +
-                                                  " t WHERE position > 0 AND " + tenants
-                                            : "SELECT 0 FROM " + table->sql + " t WHERE " +
-                                                  any_unfinished(*table) + " AND " + tenants +
-                                                  " AND " + not_done(*table, quote_literal(route)));
-    BoundedCount count;
-    while (!count.more && rows.step()) {
+    Statement rows(database_, table->native
+                                  ? "SELECT position, " + tenant + " FROM " + table->sql +
+                                        " t WHERE position > 0 AND " + tenants
+                                  : "SELECT 0, " + tenant + " FROM " + table->sql + " t WHERE " +
+                                        any_unfinished(*table) + " AND " + tenants + " AND " +
+                                        not_done(*table, quote_literal(route)));
+    while (rows.step()) {
         if (table->native && finished.contains(rows.integer(0))) continue;
+        if (!take(rows.string(1))) break;
+    }
+    return rows.status();
+}
+
+Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
+                                                    const std::string& route,
+                                                    const std::string* tenant) {
+    BoundedCount count;
+    const Status status = unfinished_rows(source, route, [&](const std::string& whose) {
+        if (tenant != nullptr && whose != *tenant) return true;
         count.more = count.count == BoundedCount::kLimit;
         if (!count.more) ++count.count;
-    }
-    if (Status status = rows.status(); !status.ok()) return status;
+        return !count.more;
+    });
+    if (!status.ok()) return status;
     return count;
+}
+
+Result<TenantBacklogs> RouteLedgers::tenant_backlogs() {
+    const auto routes = list(false);
+    if (!routes.ok()) return routes.status();
+    std::vector<std::map<std::string, std::int64_t>> counts;
+    for (const LedgerRoute& route : *routes) {
+        auto& of_route = counts.emplace_back();
+        std::int64_t all = 0;
+        const Status status =
+            unfinished_rows(route.source, route.name, [&](const std::string& tenant) {
+                ++of_route[tenant];
+                return ++all < BoundedCount::kLimit;
+            });
+        if (!status.ok()) return status;
+    }
+    return most_of_each(counts);
 }
 
 Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {

@@ -33,6 +33,7 @@ class RouteLedgers {
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
     /// See `Operations::unfinished_of_tenant`.
     Result<BoundedCount> unfinished_of(const std::string& tenant);
+    Result<TenantBacklogs> tenant_backlogs();
     Result<std::int64_t> accept(const std::string& route);
     Result<std::int64_t> rename(const std::string& from, const std::string& to);
     Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
@@ -45,6 +46,9 @@ class RouteLedgers {
     // is to be committed.
     Status alone(const std::function<Result<bool>()>& change);
     Status move_figures(const std::string& from, const std::string& to);
+    // Hands over the tenant of each row that the route has not finished, until `take` says no.
+    Status unfinished_rows(const std::string& source, const std::string& route,
+                           const std::function<bool(const std::string&)>& take);
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);
     // Statements with ?1 the table, ?2 and ?3.

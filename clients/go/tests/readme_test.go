@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"testing"
+	"time"
 
 	outbox "outbox/clients/go"
 )
@@ -43,6 +44,17 @@ func billing(ctx context.Context, db *sql.DB) error {
 	return mailbox.Run(ctx, bill) // until ctx is done
 }
 
+func billed(ctx context.Context, consumer *sql.DB, eventID string) (bool, error) {
+	token, err := outbox.FenceToken(eventID) // goes with the answer, as a header
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	look, err := outbox.WaitFor(ctx, consumer, "billing", token)
+	return look.State == outbox.Applied, err
+}
+
 func answer(ctx context.Context, tx *sql.Tx, caller, key, fingerprint string) (int, []byte, error) {
 	claim, err := outbox.ClaimKey(ctx, tx, caller, key, fingerprint)
 	switch {
@@ -74,6 +86,9 @@ func TestTheReadme(t *testing.T) {
 	stop()
 	equal(t, <-ended, nil)
 	equal(t, value(t, db, "SELECT string_agg(order_id, ' ') FROM invoices"), "o-1")
+	seen, err := billed(ctx, db, value(t, db, "SELECT id FROM outbox_events"))
+	equal(t, seen, true)
+	equal(t, err, nil)
 	for i := 0; i < 2; i++ {
 		equal(t, committed(t, db, func(tx *sql.Tx) error {
 			status, body, err := answer(ctx, tx, "alice", "key", "x")

@@ -3,18 +3,23 @@
 The functions are made by `outbox migrate`. Nothing here keeps state of its own.
 """
 
+import base64
 import dataclasses
 import json
 import logging
 import threading
+import time
 import typing
+import uuid
+import zlib
 
 import psycopg
 from psycopg import pq
 
 __version__ = "0.1.0"
 _log = logging.getLogger("outbox_client")
-__all__ = ["Claim", "Mailbox", "Message", "claim_key", "complete_key", "emit"]
+__all__ = ["Claim", "Look", "Mailbox", "Message", "claim_key", "complete_key", "emit",
+           "fence_token", "look_for", "wait_for"]
 
 
 def _need_transaction(connection):
@@ -37,6 +42,70 @@ def emit(connection, *, payload, topic=None, aggregate_type=None, aggregate_id=N
          None if headers is None else json.dumps(headers), available_at, lock_key),
     ).fetchone()
     return str(row[0])
+
+
+MAX_FENCED_EVENTS = 100  # of one token
+
+
+def fence_token(event_ids):
+    """The fence token of events that `emit` wrote, for who asks the consumer's database whether
+    they are applied; hand it on once the transaction is committed. No secret.
+
+    An id that is given twice counts once. Raises ValueError for more than MAX_FENCED_EVENTS, and
+    for an id that is no UUID.
+    """
+    ids = list(dict.fromkeys(uuid.UUID(str(id)) for id in event_ids))
+    if len(ids) > MAX_FENCED_EVENTS:
+        raise ValueError(f"a fence token holds up to {MAX_FENCED_EVENTS} events, and these are "
+                         f"{len(ids)}: take those that the reader looks for, or several tokens")
+    held = b"".join(id.bytes for id in ids)
+    whole = zlib.adler32(held).to_bytes(4, "big") + held
+    return "obf1." + base64.urlsafe_b64encode(whole).decode().rstrip("=")
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """`state`: the worst of the events' ("applied", "waiting", "unknown", "dead"); `events`: for
+    each a dict of id, state and why, in the token's order."""
+
+    state: str
+    events: list
+
+    @property
+    def settled(self):
+        """No later look is expected to say anything else."""
+        return self.state in ("applied", "dead") or any(
+            event["why"] == "forgotten" for event in self.events)
+
+
+def look_for(connection, consumer, token):
+    """One look in the consumer's database, which waits for nobody. Under REPEATABLE READ the
+    answer stays that of the transaction's snapshot. What is no token raises psycopg.Error with
+    SQLSTATE 22023."""
+    row = connection.execute("SELECT state, events FROM outbox_wait(%s, %s)",
+                             (consumer, token)).fetchone()
+    return Look(row[0], row[1])
+
+
+_FIRST_PAUSE_S = 0.02
+_MOST_PAUSE_S = 0.5
+
+
+def wait_for(connection, consumer, token, timeout_s):
+    """Looks until the answer is settled or `timeout_s` is over, and returns the last look.
+    `connection`: autocommit, as a transaction would stay open meanwhile. Outages are raised."""
+    if not connection.autocommit:
+        raise RuntimeError("to wait wants a connection with autocommit: a transaction would stay "
+                           "open, and could see one snapshot alone")
+    deadline = time.monotonic() + timeout_s
+    pause = _FIRST_PAUSE_S
+    while True:
+        look = look_for(connection, consumer, token)
+        left = deadline - time.monotonic()
+        if look.settled or left <= 0:
+            return look
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _MOST_PAUSE_S)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,10 +4,12 @@ import os
 import threading
 import time
 import unittest
+import uuid
 
 import psycopg
 import outbox_client
-from outbox_client import Mailbox, claim_key, complete_key, emit
+from outbox_client import (Mailbox, claim_key, complete_key, emit, fence_token, look_for,
+                           wait_for)
 
 URL = os.environ["DATABASE_URL"]
 LATIN1_URL = os.environ["LATIN1_URL"]
@@ -353,6 +355,12 @@ class Client(unittest.TestCase):
         mailbox.stop()
         running.join()
         self.assertEqual(self.value("SELECT string_agg(order_id, ' ') FROM invoices"), "o-1")
+        event_id = self.value("SELECT id FROM outbox_events")
+        consumer_url = url
+        token = outbox_client.fence_token([event_id])  # goes with the answer, as a header
+        with psycopg.connect(consumer_url, autocommit=True) as connection:
+            look = outbox_client.wait_for(connection, "billing", token, timeout_s=10)
+        self.assertEqual(look.state, "applied")
 
         def answer(caller, key, fingerprint):
             with psycopg.connect(url) as connection:
@@ -367,6 +375,69 @@ class Client(unittest.TestCase):
 
         for _ in range(2):
             self.assertEqual(answer("alice", "readme", "x"), (201, b"placed\n"))
+
+    def relayed(self):
+        """What a relay does."""
+        self.db.execute("INSERT INTO outbox_mailbox (id, topic, key, headers, payload) SELECT id, "
+                        "'orders', 'k', '{}', '1' FROM outbox_events")
+
+    def test_a_token_is_the_one_that_the_database_makes(self):
+        ids = [str(uuid.uuid4()) for _ in range(100)]
+        for many in (0, 1, 2, 3, 100):
+            made = self.db.execute("SELECT outbox_fence(VARIADIC %s::uuid[])",
+                                   (ids[:many],)).fetchone()[0]
+            self.assertEqual(fence_token(ids[:many]), made)
+        self.assertEqual(fence_token([ids[0], ids[1], ids[0]]), fence_token(ids[:2]))
+        with self.assertRaisesRegex(ValueError, "up to 100 events, and these are 101"):
+            fence_token(ids + [str(uuid.uuid4())])
+        with self.assertRaises(ValueError):
+            fence_token(["o-1"])
+
+    def test_who_has_the_token_sees_how_far_the_events_are(self):
+        with psycopg.connect(URL) as connection:
+            ids = [emit(connection, topic="orders", payload={"n": n}) for n in range(2)]
+        token = fence_token(ids)
+        look = look_for(self.db, "stock", token)
+        self.assertEqual((look.state, look.settled), ("unknown", False))
+        self.assertEqual(look.events, [{"id": id, "state": "unknown", "why": "not_seen"}
+                                       for id in ids])
+        self.relayed()
+        self.assertEqual(look_for(self.db, "stock", token).state, "waiting")
+        self.assertEqual(wait_for(self.db, "stock", token, 0.05).state, "waiting")
+        self.drain(Mailbox(URL, "stock", max_attempts=1), self.apply)
+        look = wait_for(self.db, "stock", token, 60)
+        self.assertEqual((look.state, look.settled), ("applied", True))
+        self.assertEqual(look_for(self.db, "billing", token).state, "unknown", "another consumer")
+
+    def test_who_waits_is_told_once_it_is_applied_or_dead(self):
+        with psycopg.connect(URL) as connection:
+            id = emit(connection, topic="orders", payload={"n": 1})
+        looks = []
+
+        def wait():
+            with psycopg.connect(URL, autocommit=True) as connection:
+                looks.append(wait_for(connection, "stock", fence_token([id]), 60))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        self.relayed()
+
+        def refuse(connection, message):
+            raise ValueError("no")
+
+        self.drain(Mailbox(URL, "stock", max_attempts=1), refuse)
+        waiting.join()
+        self.assertEqual(looks[0].state, "dead")
+        self.assertEqual(looks[0].events[0]["why"], "dead_letter")
+
+    def test_what_is_no_question_is_refused(self):
+        token = fence_token([str(uuid.uuid4())])
+        for wrong in ("", "obf1.", token[:-1], token + "A", "obf2" + token[4:]):
+            with self.assertRaises(psycopg.Error) as refused:
+                look_for(self.db, "stock", wrong)
+            self.assertEqual(refused.exception.sqlstate, "22023", wrong)
+        with psycopg.connect(URL) as connection, self.assertRaisesRegex(RuntimeError, "autocommit"):
+            wait_for(connection, "stock", token, 1)
 
     def test_a_request_that_comes_again_gets_its_first_answer(self):
         def answer(fingerprint):

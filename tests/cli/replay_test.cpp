@@ -369,6 +369,43 @@ TEST_P(Replay, ThatIsKilledGoesOnWhereItWasAndMissesNothing) {
               "1");
 }
 
+TEST_P(Replay, WhoIsPausedPastItsLeaseSendsNothingOnceAnotherGoesOnWithItsRun) {
+    constexpr int kEvents = 400;
+    emit_many(kEvents, 3);
+    publish();
+    const auto started = [&](std::vector<std::string> all) {
+        all.insert(all.begin(), OUTBOX_BINARY);
+        all.insert(all.end(), {"--to", "other=stdout:"});
+        return Process({.command = all, .working_folder = outbox_.file("")});
+    };
+    const auto sent = [](const Process& running) {
+        const std::string text = running.stdout_text();
+        return std::count(text.begin(), text.end(), '\n');
+    };
+    Process paused =
+        started(words({"--route", "box", "--yes", "--reason", kReason, "--rate", "100/s"}));
+    ASSERT_TRUE(eventually(60s, "some are written down", [&] {
+        const json runs = list();
+        return !runs.empty() && runs[0]["sent"] >= 100;
+    })) << paused.stderr_text();
+    // Right behind a record, so that it has no lock of the table.
+    const json then = list()[0]["updated_at"];
+    ASSERT_TRUE(eventually(60s, "it writes", [&] { return list()[0]["updated_at"] > then; }));
+    paused.kill(SIGSTOP);
+    const std::string run = list()[0]["run"];
+    const auto before = sent(paused);
+    Process next = started(words({run}, "resume"));
+    EXPECT_EQ(next.wait(120s), (ExitStatus{0, 0})) << next.stderr_text();
+    EXPECT_EQ(list()[0]["state"], "finished");
+    EXPECT_EQ(list()[0]["sent"], kEvents);
+    paused.kill(SIGCONT);
+    EXPECT_EQ(paused.wait(60s), (ExitStatus{5, 0})) << paused.stderr_text();
+    EXPECT_THAT(paused.stderr_text(), HasSubstr("another process goes on with run " + run));
+    constexpr int kUnderWay = 50;  // half a second's, that it had handed out when it was paused
+    EXPECT_LE(sent(paused), before + kUnderWay);
+    EXPECT_EQ(list()[0]["sent"], kEvents) << "and writes nothing";
+}
+
 TEST_P(Replay, ToLookForRunsMakesNoTableOfThem) {
     emit(1);
     publish();

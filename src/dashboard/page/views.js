@@ -22,6 +22,7 @@ function tenantsOf({ tenants, paused, more }) {
 
 export function heldView(held) {
   return [
+    tenantsOf(held.tenants),
     section('Events that failed, and wait for another attempt',
       'Each holds back the later events of its key in its route, and nothing else. Follow a key to see what is behind it.',
       table('Events that failed', [
@@ -43,7 +44,6 @@ export function heldView(held) {
         { name: 'Died', cell: (one) => when(one.died_at) },
         { name: 'Blocked by', kind: 'words data', cell: (one) => [el('strong', {}, one.error_code), ' ', one.error] },
       ], held.dead, 'None.')),
-    tenantsOf(held.tenants),
     section('Transactions that write events and are still open',
       held.tells_writers ? 'What comes behind them in the table may have to wait for them.' : null,
       held.tells_writers
@@ -184,8 +184,8 @@ export function replaysView(page) {
         el('div', { class: 'data' }, run.scope, run.as_new && ', as new events'),
         el('div', { class: 'data faint' }, run.run), replayTrouble(run)] },
       { name: 'Who, and why', kind: 'words', cell: (run) => [
-        el('div', { class: 'data' }, run.who), el('div', { class: 'data' }, run.reason), run.runner && el('div', { class: 'data faint' }, `by ${run.runner}`)] },
-      { name: 'When', cell: (run) => [el('div', {}, 'began ', when(run.started_at)), run.ended_at && el('div', {}, 'ended ', when(run.ended_at))] },
+        el('div', { class: 'data' }, run.who), el('div', { class: 'data' }, run.reason), run.runner && el('div', { class: 'data faint' }, `by ${run.runner}`),
+        el('div', {}, 'began ', when(run.started_at)), run.ended_at && el('div', {}, 'ended ', when(run.ended_at))] },
     ], page.replays, 'No replay was run.'),
   ];
 }

@@ -401,7 +401,7 @@ class Dashboard(unittest.TestCase):
         row = tenants.get_by_role("row", name=re.compile("globex"))
         expect(row).to_contain_text("▲ paused")
         expect(row).to_contain_text("user bob")
-        expect(tenants.get_by_role("row", name=re.compile("default"))).to_contain_text("✓ sending")
+        expect(tenants.get_by_role("row", name=re.compile("default"))).to_contain_text("○ not paused")
         self.assert_sound(page, "the tenants")
 
     def test_replays_show_their_pace_while_they_run(self):

@@ -11,7 +11,7 @@ function tenantsOf({ tenants, paused, more }) {
     'Of each what its slowest route has left. outbox tenant pause and resume change them.',
     table('Tenants', [
       { name: 'Tenant', kind: 'data', cell: (one) => one.tenant },
-      { name: 'State', cell: (one) => (one.paused ? state('warn', 'paused') : state('good', 'sending')) },
+      { name: 'State', cell: (one) => (one.paused ? state('warn', 'paused') : state('off', 'not paused')) },
       { name: 'Waiting', right: true, cell: (one) => count(one.waiting) },
       { name: 'Since', cell: (one) => (one.paused ? when(one.since) : '–') },
       { name: 'Who, and why', kind: 'words data', cell: (one) => (one.paused ? [el('strong', {}, one.who), ' ', one.reason] : '–') },

@@ -27,10 +27,14 @@ class Suspicion {
         kRefused    ///< One like it was refused, and none has passed since.
     };
     static constexpr std::size_t kMostRefused = 10'000;  ///< Routing keys; older ones are unproven.
+    static constexpr std::size_t kMostKnown = 65'536;    ///< Routing keys, about; the later ones.
     /// After a refusal, routing keys have to prove themselves for so long.
     static constexpr std::chrono::seconds kCareful{60};
 
     [[nodiscard]] Kind kind_of(const spi::Record& record, Time now) const;
+    /// Whether it goes before others of its kind: its routing key has passed at some time, and was
+    /// not refused since.
+    [[nodiscard]] bool is_known(const spi::Record& record) const;
     /// The broker has judged the message, and not closed its channel.
     void passed(const spi::Record& record);
     /// The broker closed a channel for this routing key. `surprised`: it went beside others as
@@ -41,7 +45,8 @@ class Suspicion {
 
   private:
     Time careful_until_{};
-    net::PassedKeys passed_;  // since the last surprise
+    net::PassedKeys passed_;             // since the last surprise
+    net::PassedKeys known_{kMostKnown};  // ever
     std::unordered_set<std::string> refused_;
     std::deque<std::string> order_;  // of `refused_`, the oldest first; may have some that passed
     std::size_t refused_bytes_ = SIZE_MAX;

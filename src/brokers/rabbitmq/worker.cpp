@@ -182,11 +182,10 @@ void Worker::send_others() {
 std::optional<Item> Worker::next() {
     for (Way& way : ways_) {
         while (!way.waiting.empty() && way.has_room()) {
-            Item item = way.waiting.front();
-            way.waiting.pop_front();
+            Item item = way.waiting.pop();
             Way& its = way_of(item.record);  // as it is judged now
             if (its.has_room()) return item;
-            its.waiting.push_back(item);
+            wait_for_room(its, item);
         }
     }
     while (may_take_others()) {
@@ -194,7 +193,7 @@ std::optional<Item> Worker::next() {
         if (!item) break;
         Way& way = way_of(item->record);
         if (way.has_room()) return item;
-        way.waiting.push_back(*item);
+        wait_for_room(way, *item);
     }
     return std::nullopt;
 }
@@ -215,6 +214,17 @@ bool Worker::may_send() const {
 Worker::Way& Worker::way_of(const spi::Record& record) {
     const auto place = static_cast<std::size_t>(suspicion_.kind_of(record, now_));
     return ways_[std::min<std::size_t>(place, channels_ - 1)];
+}
+
+void Worker::wait_for_room(Way& way, const Item& item) {
+    way.waiting.push(item, suspicion_.is_known(item.record));
+}
+
+// For the next connection, or none.
+void Worker::wait_anew() {
+    for (Way& way : ways_) {
+        while (!way.waiting.empty()) waiting_.add(way.waiting.pop());
+    }
 }
 
 std::size_t Worker::open() const {
@@ -441,11 +451,8 @@ bool Worker::has_too_many_channels(const Fault& fault) {
 
 // Of the connection, and what is under way on it. What waits does so for the next one.
 void Worker::let_go() {
-    for (Way& way : ways_) {
-        way.line.clear();
-        for (const Item& item : way.waiting) waiting_.add(item);
-        way.waiting.clear();
-    }
+    for (Way& way : ways_) way.line.clear();
+    wait_anew();
     set_client(nullptr);
 }
 
@@ -490,10 +497,7 @@ bool Worker::goes_again(ErrorInfo& error, bool& bad_probes) {
 
 void Worker::fail_all(const ErrorInfo& error, bool bad_probes) {
     search_.away();
-    for (Way& way : ways_) {
-        for (const Item& item : way.waiting) waiting_.add(item);
-        way.waiting.clear();
-    }
+    wait_anew();
     for (const Item& item : waiting_.take_all()) {
         fail(item, error, {}, bad_probes && is_suspect(item));
     }

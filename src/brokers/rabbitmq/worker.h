@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/line.h"
+#include "brokers/rabbitmq/row.h"
 #include "brokers/rabbitmq/suspicion.h"
 #include "core/mutex.h"
 #include "net/end_news.h"
@@ -56,9 +56,9 @@ class Worker {
     using Sent = Line::Sent;
     // One for each `Suspicion::Kind`, on a channel of its own.
     struct Way {
-        bool is_open = false;      // its channel
-        std::size_t window = 0;    // messages that may be under way and not yet judged
-        std::deque<Item> waiting;  // for that
+        bool is_open = false;    // its channel
+        std::size_t window = 0;  // messages that may be under way and not yet judged
+        Row waiting = {};        // for that
         Line line = {};
         [[nodiscard]] bool has_room() const { return line.unjudged() < window; }
     };
@@ -72,6 +72,8 @@ class Worker {
     bool send(const Item& item);
     [[nodiscard]] bool send_suspect();
     Way& way_of(const spi::Record& record);
+    void wait_for_room(Way& way, const Item& item);
+    void wait_anew();
     [[nodiscard]] std::uint16_t channel_of(const Way& way) const {
         return static_cast<std::uint16_t>(&way - ways_.data() + 1);
     }

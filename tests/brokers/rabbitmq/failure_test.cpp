@@ -314,6 +314,70 @@ TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
     EXPECT_EQ(missing_or_reordered(open, server().arrived(queue, open.size())), "");
 }
 
+// Letters of keys of their own, to `topic` and a number behind it.
+std::vector<Letter> letters_apart(const std::string& topic, std::size_t count) {
+    auto made = letters(topic, count, count);
+    for (std::size_t i = 0; i < count; ++i) made[i].topic += "." + std::to_string(i);
+    return made;
+}
+
+// Hands over records whose tokens are numbers of the test's own.
+class Hand {
+  public:
+    explicit Hand(spi::Sink& sink) : sink_(sink) {}
+    void publish(const std::vector<Letter>& letters) {
+        for (const Letter& letter : letters) {
+            ASSERT_TRUE(sink_.publish(letter.record(next_token_++)));
+        }
+    }
+    // Until so many have passed and failed; which is false where nothing comes any more.
+    bool poll(std::size_t passed, std::size_t failed) {
+        for (int idle = 0; idle < 600 && (passed_ < passed || failed_ < failed); ++idle) {
+            spi::Completions out;
+            sink_.poll(100ms, out);
+            if (!out.empty()) idle = 0;
+            passed_ += out.acknowledged.size();
+            failed_ += out.failed.size();
+            for (const spi::FailedRecord& one : out.failed) {
+                EXPECT_FALSE(one.part.empty()) << describe(one.error);
+            }
+        }
+        return passed_ >= passed && failed_ >= failed;
+    }
+    [[nodiscard]] std::size_t passed() const { return passed_; }
+    [[nodiscard]] std::size_t failed() const { return failed_; }
+
+  private:
+    spi::Sink& sink_;
+    std::uint64_t next_token_ = 0;
+    std::size_t passed_ = 0;
+    std::size_t failed_ = 0;
+};
+
+// The broker closes a channel for each, so that they are tried one after the other.
+TEST(RabbitmqFailure, WhatHasPassedBeforeDoesNotWaitBehindManyFreshRoutingKeysThatAreRefused) {
+    constexpr std::size_t kRefused = 1'000;
+    make_user_of_topics("flood");
+    const std::string queue = new_name();
+    server().make_queue(queue, "events", queue + ".#");
+    RabbitmqSink sink(config_of(server().url("flood", "pw") + "?exchange=events"));
+    const auto before = letters_apart(queue, 3);
+    const auto refused = letters_apart("secret", kRefused);
+    const auto after = letters_apart(queue, 3);
+    Hand hand(sink);
+    hand.publish(before);
+    ASSERT_TRUE(hand.poll(3, 0));
+    hand.publish(refused);
+    hand.publish(after);
+    ASSERT_TRUE(hand.poll(6, 0));
+    EXPECT_LT(hand.failed(), kRefused / 2);
+    ASSERT_TRUE(hand.poll(6, kRefused));
+    EXPECT_EQ(hand.passed(), 6U);
+    EXPECT_EQ(hand.failed(), kRefused);
+    EXPECT_LE(server().left(queue), 9U) << "what was under way at the first refusal, once more";
+    EXPECT_GE(server().left(queue), 6U);
+}
+
 // The broker tells so much of a long one only.
 TEST(RabbitmqFailure, ALongRoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
     make_user_of_topics("long");

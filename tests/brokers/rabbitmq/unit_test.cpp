@@ -5,11 +5,13 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/errors.h"
 #include "brokers/rabbitmq/line.h"
 #include "brokers/rabbitmq/message.h"
+#include "brokers/rabbitmq/row.h"
 #include "brokers/rabbitmq/suspicion.h"
 
 namespace outbox::rabbitmq {
@@ -255,6 +257,53 @@ TEST(RabbitmqSuspicion, TellsRefusedKeysFromProvenOnesAndDoubtsTheRestForAWhile)
     const auto later = begin + Suspicion::kCareful;
     EXPECT_EQ(suspicion.kind_of(good, later), Kind::kProven);
     EXPECT_EQ(suspicion.kind_of(to("worse"), later), Kind::kRefused);
+}
+
+TEST(RabbitmqSuspicion, KnowsWhatPassedAtAnyTimeAndWasNotRefusedSince) {
+    const Suspicion::Time begin(std::chrono::hours(1));
+    Suspicion suspicion;
+    suspicion.passed(to("good"));
+    suspicion.passed(to("lost"));
+    EXPECT_TRUE(suspicion.is_known(to("good"))) << "nothing was refused yet";
+    EXPECT_FALSE(suspicion.is_known(to("new")));
+    suspicion.refused_key("bad", true, begin);
+    suspicion.refused_key("lost", true, begin);
+    EXPECT_EQ(suspicion.kind_of(to("good"), begin), Suspicion::Kind::kUnproven);
+    EXPECT_TRUE(suspicion.is_known(to("good")));
+    EXPECT_FALSE(suspicion.is_known(to("bad")));
+    EXPECT_FALSE(suspicion.is_known(to("lost")));
+    suspicion.passed(to("lost"));
+    EXPECT_TRUE(suspicion.is_known(to("lost")));
+    const std::string value(1'000, 'x');
+    suspicion.refused_size(1'000);
+    EXPECT_FALSE(suspicion.is_known(to("good", value))) << "it may be refused for its size";
+}
+
+TEST(RabbitmqSuspicion, RemembersThousandsOfKnownKeys) {
+    constexpr std::size_t kKeys = 1'000;
+    Suspicion suspicion;
+    for (std::size_t i = 0; i < kKeys; ++i) suspicion.passed(to(std::to_string(i)));
+    suspicion.refused_key("bad", true, Suspicion::Time(std::chrono::hours(1)));
+    std::size_t known = 0;
+    for (std::size_t i = 0; i < kKeys; ++i) {
+        if (suspicion.is_known(to(std::to_string(i)))) ++known;
+    }
+    EXPECT_GT(known, kKeys * 9 / 10);
+}
+
+// Any number of routing keys may be refused, one channel for each.
+TEST(RabbitmqRow, WhatIsKnownGoesBeforeStrangersEachInItsOrder) {
+    Row row;
+    EXPECT_TRUE(row.empty());
+    const std::vector<bool> is_known = {false, true, false, true};
+    for (std::size_t i = 0; i < is_known.size(); ++i) {
+        net::Item item;
+        item.record.token = i;
+        row.push(item, is_known[i]);
+    }
+    std::vector<std::uint64_t> order;
+    while (!row.empty()) order.push_back(row.pop().record.token);
+    EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 3, 0, 2}));
 }
 
 TEST(RabbitmqSuspicion, RemembersSoManyRefusedKeys) {

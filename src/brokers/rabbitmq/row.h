@@ -1,0 +1,32 @@
+#pragma once
+
+#include <deque>
+
+#include "net/waiting.h"
+
+namespace outbox::rabbitmq {
+
+/// What waits for a place on a channel: routing keys that are known before those that nobody has
+/// seen, each in the order in which they came. Of the latter any number may be refused, one channel
+/// for each; the former are few, and wait here only until one of theirs has passed again. Not
+/// thread-safe.
+class Row {
+  public:
+    [[nodiscard]] bool empty() const { return known_.empty() && strangers_.empty(); }
+    void push(const net::Item& item, bool is_known) {
+        (is_known ? known_ : strangers_).push_back(item);
+    }
+    /// The next, taken out; there is one.
+    [[nodiscard]] net::Item pop() {
+        std::deque<net::Item>& from = known_.empty() ? strangers_ : known_;
+        net::Item item = from.front();
+        from.pop_front();
+        return item;
+    }
+
+  private:
+    std::deque<net::Item> known_;
+    std::deque<net::Item> strangers_;
+};
+
+}  // namespace outbox::rabbitmq

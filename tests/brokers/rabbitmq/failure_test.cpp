@@ -378,6 +378,37 @@ TEST(RabbitmqFailure, WhatHasPassedBeforeDoesNotWaitBehindManyFreshRoutingKeysTh
     EXPECT_GE(server().left(queue), 6U);
 }
 
+// Each of its messages would keep its place for as long as an answer is waited for.
+TEST(RabbitmqFailure, AQueueThatGivesNoConfirmsDelaysNobodyElseWhileARoutingKeyIsRefused) {
+    constexpr std::size_t kSilent = 30;
+    constexpr std::size_t kOthers = 200;
+    make_user_of_topics("silent");
+    const std::string hanging = new_name();
+    const std::string queue = new_name();
+    server().make_queue(hanging, "events", hanging + ".#");
+    server().make_queue(queue, "events", queue + ".#");
+    RabbitmqConfig config = config_of(server().url("silent", "pw") + "?exchange=events");
+    config.stuck_after = 10min;
+    RabbitmqSink sink(config);
+    const auto refused = letters_apart("secret", 1);
+    const auto silent = letters_apart(hanging, kSilent);
+    const auto others = letters_apart(queue, kOthers);
+    Hand hand(sink);
+    hand.publish(refused);
+    ASSERT_TRUE(hand.poll(0, 1));
+    server().hang(hanging, true);
+    hand.publish(silent);
+    hand.publish(others);
+    const bool passed = hand.poll(kOthers, 1);
+    EXPECT_EQ(hand.passed(), kOthers);
+    server().hang(hanging, false);
+    ASSERT_TRUE(passed);
+    ASSERT_TRUE(hand.poll(kOthers + kSilent, 1));
+    EXPECT_EQ(hand.failed(), 1U);
+    EXPECT_EQ(server().left(queue), kOthers);
+    EXPECT_EQ(server().left(hanging), kSilent);
+}
+
 // The broker tells so much of a long one only.
 TEST(RabbitmqFailure, ALongRoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
     make_user_of_topics("long");

@@ -124,6 +124,12 @@ void RabbitmqServer::alarm(bool on) {
     control({"set_vm_memory_high_watermark", "absolute", on ? "1" : "1GB"});
 }
 
+void RabbitmqServer::hang(const std::string& queue, bool on) {
+    control({"eval", "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"" +
+                         queue + "\">>)), sys:" + (on ? "suspend" : "resume") +
+                         "(amqqueue:get_pid(Q))."});
+}
+
 void RabbitmqServer::set(const std::string& name, const std::string& value) {
     control({"eval", "application:set_env(rabbit, " + name + ", " + value + ")."});
 }

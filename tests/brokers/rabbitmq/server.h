@@ -52,6 +52,8 @@ class RabbitmqServer : public BrokerServer {
 
     // It has no memory left, and takes no messages; or it has some again.
     void alarm(bool on);
+    // The queue gives no confirms, as one that hangs or has no majority; or it does again.
+    void hang(const std::string& queue, bool on);
     // A setting that new channels use, until it ends.
     void set(const std::string& name, const std::string& value);
 

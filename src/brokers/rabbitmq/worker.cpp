@@ -431,12 +431,15 @@ void Worker::lost(const Fault& fault) {
 }
 
 // The limit of the user, over all its connections: without the last one that was opened it goes on.
+// The broker counts a channel that it has closed for a moment longer, so that one in its place may
+// be the one too many.
 bool Worker::has_too_many_channels(const Fault& fault) {
     std::size_t opened = 0;
     for (const Way& way : ways_) opened += way.is_open ? 1U : 0U;
-    if (!refuses_channel(fault) || opened < 2) return false;
-    most_channels_ = opened - 1;
+    if (!refuses_channel(fault)) return false;
+    most_channels_ = std::max<std::size_t>(opened, 2) - 1;
     most_channels_until_ = now_ + kFewChannels;
+    next_try_ = now_ + kTryAgainMin;
     std::vector<Item> again;
     for (Way& way : ways_) {
         way.line.for_each_open([&](const Sent& sent) {

@@ -409,6 +409,31 @@ TEST(RabbitmqFailure, AQueueThatGivesNoConfirmsDelaysNobodyElseWhileARoutingKeyI
     EXPECT_EQ(server().left(hanging), kSilent);
 }
 
+// The broker ends the connection for one more, and says that for no message.
+TEST(RabbitmqFailure, AUserWithFewChannelsGoesOnBesideARoutingKeyThatIsRefused) {
+    for (const std::string most : {"1", "2"}) {
+        const std::string user = "channels-" + most;
+        make_user_of_topics(user);
+        server().api("PUT", "user-limits/" + user + "/max-channels", R"({"value":)" + most + "}");
+        const std::string queue = new_queue();
+        RabbitmqSink sink(config_of(server().url(user, "pw") + "?exchange=events"));
+        auto sent = letters(queue, 300, 10);
+        sent[0].topic = "secret";
+        sent[0].key = "refused";
+        Courier courier(sink);
+        courier.max_publish_per_poll = 5;
+        courier.max_part_failures = 3;
+        ASSERT_EQ(courier.deliver(sent), "") << most;
+        EXPECT_EQ(courier.acknowledged(), 299U) << most;
+        EXPECT_EQ(courier.failures_by_part().size(), 1U) << most;
+        EXPECT_EQ(courier.failures(), 3U) << most;
+        EXPECT_EQ(courier.destination_failures(), 0U) << most;
+        EXPECT_EQ(courier.counted_attempts(), 0U) << most;
+        EXPECT_EQ(missing_or_reordered(delivered(sent, courier), server().arrived(queue, 299)), "")
+            << most;
+    }
+}
+
 // The broker tells so much of a long one only.
 TEST(RabbitmqFailure, ALongRoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
     make_user_of_topics("long");

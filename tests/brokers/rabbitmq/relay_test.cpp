@@ -46,7 +46,7 @@ TEST_F(RabbitmqRelay, ManyRoutingKeysWithoutAPermissionDelayNoOtherAndRepeatFew)
             << round << ": " << relay.stderr_text();
     }
     EXPECT_EQ(relay.stop().code, 0);
-    expect_all(server.arrived("open", server.left("open")), 100, kRounds * kEach);
+    expect_all(server.arrived("open", kRounds * kEach), 100, kRounds * kEach);
 }
 
 TEST_F(RabbitmqRelay, TheOfficialSdkReadsItsCloudEventsInBothModes) {

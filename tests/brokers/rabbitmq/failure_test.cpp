@@ -356,7 +356,7 @@ class Hand {
 
 // The broker closes a channel for each, so that they are tried one after the other.
 TEST(RabbitmqFailure, WhatHasPassedBeforeDoesNotWaitBehindManyFreshRoutingKeysThatAreRefused) {
-    constexpr std::size_t kRefused = 1'000;
+    constexpr std::size_t kRefused = 2'000;
     make_user_of_topics("flood");
     const std::string queue = new_name();
     server().make_queue(queue, "events", queue + ".#");

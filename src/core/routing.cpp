@@ -31,7 +31,7 @@ Status invalid_template(std::string_view text, const std::string& what) {
 
 }  // namespace
 
-bool Predicate::matches(const spi::EventView& event) const {
+bool Predicate::lists_match(const spi::EventView& event) const {
     return lists(aggregate_types, event.aggregate_type) && lists(event_types, event.event_type) &&
            lists(topics, event.topic) && lists(tenants, event.tenant_id);
 }

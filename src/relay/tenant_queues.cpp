@@ -32,6 +32,7 @@ TenantQueues::TenantQueues(const RelayOptions& options)
       share_bytes_(share_of(options.max_in_flight_bytes, options.tenant_share)),
       share_waiting_(share_of(options.max_waiting, options.tenant_share)),
       rate_(static_cast<double>(options.tenant_rate)),
+      unlimited_(options.tenant_share >= kWholePercent && options.tenant_rate == 0),
       tenants_(1) {}
 
 TenantQueues::Id TenantQueues::of(std::string_view tenant_id, std::int64_t now_us) {
@@ -97,7 +98,7 @@ std::size_t TenantQueues::room(Tenant& tenant, std::int64_t now_us) const {
     return std::min(room, static_cast<std::size_t>(tenant.tokens));
 }
 
-bool TenantQueues::may_admit(Id id, std::int64_t now_us) {
+bool TenantQueues::has_turn(Id id, std::int64_t now_us) {
     Tenant& tenant = tenants_[id];
     if (!tenant.aside.empty() || room(tenant, now_us) == 0) return false;
     if (rate_ > 0) tenant.tokens -= 1;

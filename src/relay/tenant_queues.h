@@ -41,7 +41,11 @@ class TenantQueues {
 
     /// Whether an event that was just read may go into its lane, which takes a token of its rate.
     /// False: it is to be set aside.
-    bool may_admit(Id id, std::int64_t now_us);
+    bool may_admit(Id id, std::int64_t now_us) {
+        const Tenant& tenant = tenants_[id];
+        if (unlimited_) return !tenant.paused && tenant.aside.empty();
+        return has_turn(id, now_us);
+    }
     void set_aside(Id id, Position position);
     /// What was taken out of a lane: with its failed attempts.
     void set_aside(Id id, const core::Lanes::Withdrawn& event);
@@ -113,6 +117,7 @@ class TenantQueues {
         bool held = false;
     };
 
+    bool has_turn(Id id, std::int64_t now_us);
     void fill(Tenant& tenant, std::int64_t now_us) const;
     [[nodiscard]] static std::size_t in_window(const Tenant& tenant) {
         return tenant.slots + tenant.unrecorded;
@@ -126,6 +131,7 @@ class TenantQueues {
     const std::size_t share_bytes_;
     const std::size_t share_waiting_;
     const double rate_;  // 0: any
+    const bool unlimited_;
     std::vector<Tenant> tenants_;
     std::unordered_map<std::string, Id> ids_;
     std::vector<Id> free_;

@@ -26,4 +26,8 @@ std::string quote_literal(std::string_view text) {
     return quoted(text, '\'');
 }
 
+std::string tenant_or(std::string_view tenant, std::string_view by_default) {
+    return "coalesce(nullif(" + std::string(tenant) + ", ''), " + quote_literal(by_default) + ")";
+}
+
 }  // namespace outbox

@@ -294,6 +294,31 @@ TEST_P(Tenants, TablesOfAnEarlierVersionAreRelayedAndPausedAfterAMigration) {
     EXPECT_TRUE(result({"tenant", "list"}).empty());
 }
 
+// An empty name is none, as NULL is: whoever serves the default tenant sends such events.
+TEST_P(Tenants, AnEventWithAnEmptyNameIsTheDefaultTenantsForEveryone) {
+    const std::string table = GetParam().table;
+    const auto write_as = [&](const std::string& tenant, int n) {
+        sql("INSERT INTO " + table +
+            " (id, tenant_id, topic, key, event_type, payload) VALUES "
+            "('00000000-0000-7000-8000-00000000000" +
+            std::to_string(n) + "', '" + tenant + "', 'things', 'k', 'Made', '1')");
+    };
+    Process running = relay({"--tenant", "dddd", "--default-tenant", "dddd"});
+    write_as("", 1);
+    write_as("dddd", 2);
+    write_as("aaaa", 3);
+    write_as("", 4);
+    await_sent(running, "k", "1 2 4 ");
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    write_as("", 5);
+    const auto command = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--default-tenant", "dddd"});
+        return run_on(std::move(arguments));
+    };
+    EXPECT_THAT(command({"tenant", "pause", "dddd", "--reason", "x"}).out,
+                HasSubstr("tenant dddd is paused; 1 event kept"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Databases, Tenants,
                          testing::Values(Place{"polling", false, {}, {"--mode", "polling"}},
                                          Place{"stream", false, {}, {"--mode", "stream"}},

@@ -164,6 +164,17 @@ TEST_F(NativeTable, LeavesRowsOfOtherTenantsAloneAndTakesThemForNoHoles) {
     EXPECT_EQ(counted_backlog(relay.recorder()), 1000);
 }
 
+TEST_F(NativeTable, TakesAnEmptyTenantForTheDefaultOne) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload, tenant_id) VALUES ('t', '1', ''), ('t', '2', "
+        "'beta'), ('t', '3', 'default')");
+    auto ours = config();
+    ours.tenants = {"default"};
+    Relay relay(ours);
+    EXPECT_EQ(relay.read().size(), 2U);
+    EXPECT_EQ(counted_backlog(relay.recorder()), 2);
+}
+
 class PayloadTypes : public NativeTable {
     void SetUp() override {}
 };

@@ -172,6 +172,18 @@ TEST_F(SqliteSource, ReadsOnlyTheWantedTenantsAndClosesTheOthersPositions) {
     EXPECT_EQ(counted_backlog(*recorder), 2);
 }
 
+TEST_F(SqliteSource, TakesAnEmptyTenantForTheDefaultOne) {
+    db_.exec(
+        "INSERT INTO outbox_events (id, topic, tenant_id) VALUES ('a', 't', ''), "
+        "('b', 't', 'two'), ('c', 't', 'default')");
+    const auto source = open({"default"});
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"a", "c"}));
+    const auto recorder = value_of(source->open_recorder());
+    EXPECT_EQ(counted_backlog(*recorder), 2);
+}
+
 TEST_F(SqliteSource, ClosesWhatIsMissingBelowARow) {
     db_.exec(
         "INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't'), ('c', 't'); "

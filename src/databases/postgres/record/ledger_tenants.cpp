@@ -96,7 +96,7 @@ Status LedgerTable::take_over_dead(Connection& connection, const std::string& fo
     const Result<Rows> moved = connection.query(
         "UPDATE " + table_.side +
             "outbox_dead_letters d SET source = $1 WHERE source = $2 AND ($3::text[] = '{}' OR "
-            "coalesce(tenant_id, $4) = ANY($3::text[])) AND NOT EXISTS (SELECT FROM " +
+            "coalesce(nullif(tenant_id, ''), $4) = ANY($3::text[])) AND NOT EXISTS (SELECT FROM " +
             table_.side +
             "outbox_dead_letters o WHERE o.source = $1 AND o.route = d.route AND o.id = d.id AND "
             "coalesce(o.position, 0) = coalesce(d.position, 0))",

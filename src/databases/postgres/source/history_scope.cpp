@@ -48,8 +48,8 @@ std::string selected(const SelectedFields& fields, const replay::Selection& sele
         wanted += " AND " + fields.event_type + " = " + quote_literal(selection.event_type);
     }
     if (!selection.tenants.empty()) {
-        wanted += " AND coalesce(nullif(" + fields.tenant + ", ''), " +
-                  quote_literal(default_tenant) + ") IN " + list_of_literals(selection.tenants);
+        wanted += " AND " + tenant_or(fields.tenant, default_tenant) + " IN " +
+                  list_of_literals(selection.tenants);
     }
     return wanted;
 }
@@ -177,8 +177,8 @@ Result<HistoryScope> published_scope(const Table& table, const PostgresSourceCon
     lists("tenant_id", predicate.tenants);
     scope.wanted += " AND " + not_given_up(table, source, selection.route);
     if (!tenants.empty()) {
-        scope.wanted += " AND coalesce(" + text_field(table, "tenant_id") + ", " +
-                        quote_literal(config.default_tenant) + ") IN " + list_of_literals(tenants);
+        scope.wanted += " AND " + tenant_or(text_field(table, "tenant_id"), config.default_tenant) +
+                        " IN " + list_of_literals(tenants);
     }
     return scope;
 }

@@ -111,9 +111,8 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
 }
 
 std::string RouteLedgers::tenant_of(const Table& table) const {
-    const std::string fallback = quote_literal(config_.default_tenant);
-    if (!table.has("tenant_id")) return fallback;
-    return "coalesce(nullif(" + table.quoted("tenant_id") + "::text, ''), " + fallback + ")";
+    if (!table.has("tenant_id")) return quote_literal(config_.default_tenant);
+    return tenant_or(table.quoted("tenant_id") + "::text", config_.default_tenant);
 }
 
 std::string RouteLedgers::unfinished_rows(const Table& table, const std::string& source,
@@ -122,9 +121,8 @@ std::string RouteLedgers::unfinished_rows(const Table& table, const std::string&
     params.text(source).text(route);
     std::string tenants = "true";
     if (source != table_ && table.has("tenant_id")) {
-        params.text(source.substr(table_.size() + 1)).text(config_.default_tenant);
-        tenants = "strpos(',' || $3 || ',', ',' || coalesce(" + table.quoted("tenant_id") +
-                  "::text, $4) || ',') > 0";
+        params.text(source.substr(table_.size() + 1));
+        tenants = "strpos(',' || $3 || ',', ',' || " + tenant_of(table) + " || ',') > 0";
     }
     if (!table.by_position) {
         return "SELECT " + columns + " FROM " + table.sql + " t WHERE " + any_unfinished(table) +

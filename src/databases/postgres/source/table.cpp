@@ -311,8 +311,7 @@ std::string tenant_condition(const Table& table, const PostgresSourceConfig& con
     for (const std::string& tenant : config.tenants) {
         list += (list.empty() ? "" : ", ") + quote_literal(tenant);
     }
-    return "coalesce(" + text_of(table, "tenant_id") + ", " + quote_literal(config.default_tenant) +
-           ") IN (" + list + ")";
+    return tenant_or(text_of(table, "tenant_id"), config.default_tenant) + " IN (" + list + ")";
 }
 
 std::string select_list(const Table& table, const PostgresSourceConfig& config) {

@@ -38,7 +38,7 @@ std::string key_of(const Table& table) {
 
 std::string tenant_of(const Table& table, const std::string& by_default) {
     if (!table.has("tenant_id")) return quote_literal(by_default);
-    return "coalesce(" + table.quoted("tenant_id") + "::text, " + quote_literal(by_default) + ")";
+    return tenant_or(table.quoted("tenant_id") + "::text", by_default);
 }
 
 // The bit of a position in a ledger's segment l.
@@ -221,10 +221,11 @@ class PostgresTracer final : public EventTracer {
                key_of(table_) + ", " + time("occurred_at") + ", " + time("available_at") + ", " +
                transaction + ", " + any_unfinished(table_) + " IS NOT TRUE, " + finished_at;
     }
-    [[nodiscard]] static std::string delayed_columns() {
-        return "t.id::text, 0::bigint, coalesce(t.aggregate_type, ''), coalesce(t.event_type, ''), "
-               "t.tenant_id, coalesce(t.topic, ''), coalesce(nullif(t.key, ''), t.aggregate_id, "
+    [[nodiscard]] std::string delayed_columns() const {
+        return "t.id::text, 0::bigint, coalesce(t.aggregate_type, ''), coalesce(t.event_type, "
                "''), " +
+               tenant_or("t.tenant_id", config_.default_tenant) +
+               ", coalesce(t.topic, ''), coalesce(nullif(t.key, ''), t.aggregate_id, ''), " +
                time_us("t.occurred_at") + ", " + time_us("t.available_at") +
                ", '', 0::bigint, false, 0::bigint";
     }

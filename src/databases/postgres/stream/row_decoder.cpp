@@ -253,7 +253,7 @@ Status RowDecoder::take_metadata(const pgoutput::Message& message) {
 bool RowDecoder::own_tenant() const {
     if (table_.tenants.empty()) return true;
     const Field& field = fields_[kTenantId];
-    const std::string_view tenant = field.data == nullptr
+    const std::string_view tenant = field.data == nullptr || field.size == 0
                                         ? std::string_view(table_.default_tenant)
                                         : std::string_view(field.data, field.size);
     return std::find(table_.tenants.begin(), table_.tenants.end(), tenant) != table_.tenants.end();

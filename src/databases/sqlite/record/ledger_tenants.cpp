@@ -76,8 +76,7 @@ Status Ledger::take_over_dead(Database& database, const std::string& former,
         for (const std::string& tenant : table_.tenants) {
             list += (list.empty() ? "" : ", ") + quote_literal(tenant);
         }
-        ours =
-            "coalesce(tenant_id, " + quote_literal(table_.default_tenant) + ") IN (" + list + ")";
+        ours = tenant_or("tenant_id", table_.default_tenant) + " IN (" + list + ")";
     }
     Statement move(database,
                    "UPDATE OR IGNORE outbox_dead_letters SET source = ? WHERE source = "

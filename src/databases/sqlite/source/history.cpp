@@ -56,8 +56,8 @@ std::string selected(const replay::Selection& selection, const std::string& defa
         wanted += " AND " + field("event_type") + " = " + quote_literal(selection.event_type);
     }
     if (!selection.tenants.empty()) {
-        wanted += " AND coalesce(nullif(" + field("tenant_id") + ", ''), " +
-                  quote_literal(default_tenant) + ") IN " + list_of_literals(selection.tenants);
+        wanted += " AND " + tenant_or(field("tenant_id"), default_tenant) + " IN " +
+                  list_of_literals(selection.tenants);
     }
     return wanted;
 }
@@ -119,8 +119,8 @@ Result<HistoryScope> published_scope(const Table& table, const replay::Selection
                     " AND d.id IN (" + scope.id + ", " + quote_literal(table.id_prefix()) + " || " +
                     scope.id + "))";
     if (!tenants.empty()) {
-        scope.wanted += " AND coalesce(" + field("tenant_id") + ", " +
-                        quote_literal(table.default_tenant) + ") IN " + list_of_literals(tenants);
+        scope.wanted += " AND " + tenant_or(field("tenant_id"), table.default_tenant) + " IN " +
+                        list_of_literals(tenants);
     }
     return scope;
 }

@@ -127,17 +127,14 @@ Status RouteLedgers::unfinished_rows(const std::string& source, const std::strin
     if (!table.ok()) return table.status();
     if (Status status = resolve_table(database_, config_, *table); !status.ok()) return status;
     table->source = source;
-    const std::string fallback = quote_literal(config_.default_tenant);
+    const std::string tenant =
+        table->has("tenant_id") ? tenant_or(table->quoted("tenant_id"), config_.default_tenant)
+                                : quote_literal(config_.default_tenant);
     std::string tenants = "1";
     if (source != table_ && table->has("tenant_id")) {
         tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
-                  ", ',' || coalesce(" + table->quoted("tenant_id") + ", " + fallback +
-                  ") || ',') > 0";
+                  ", ',' || " + tenant + " || ',') > 0";
     }
-    const std::string tenant =
-        table->has("tenant_id")
-            ? "coalesce(nullif(" + table->quoted("tenant_id") + ", ''), " + fallback + ")"
-            : fallback;
     spi::PositionSet finished;
     if (table->native) {
         auto loaded = load_finished(database_, source, route);

@@ -181,8 +181,7 @@ std::string tenant_condition(const Table& table) {
     for (const std::string& tenant : table.tenants) {
         list += (list.empty() ? "" : ", ") + quote_literal(tenant);
     }
-    return "coalesce(" + table.quoted("tenant_id") + ", " + quote_literal(table.default_tenant) +
-           ") IN (" + list + ")";
+    return tenant_or(table.quoted("tenant_id"), table.default_tenant) + " IN (" + list + ")";
 }
 
 // Teams keep times as text, as a Julian day, or as seconds, milli- or microseconds of the Unix

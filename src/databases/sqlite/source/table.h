@@ -37,9 +37,13 @@ struct Table : TableLayout {
 
     [[nodiscard]] std::string quoted(const std::string& field) const;  ///< t."column"
     [[nodiscard]] std::string id_prefix() const { return name + ":"; }
+    /// Whose a row is that has `tenant`, '' for NULL: as `tenant_or` says in SQL.
+    [[nodiscard]] std::string_view tenant_of(std::string_view tenant) const {
+        return tenant.empty() ? std::string_view(default_tenant) : tenant;
+    }
     [[nodiscard]] bool wants(std::string_view tenant) const {
         return tenants.empty() ||
-               std::find(tenants.begin(), tenants.end(), tenant) != tenants.end();
+               std::find(tenants.begin(), tenants.end(), tenant_of(tenant)) != tenants.end();
     }
 };
 

@@ -148,18 +148,18 @@ class SqliteTracer final : public EventTracer {
         rows.bind(value);
         while (out.size() < limit && rows.step()) {
             const std::string raw_id = raw_id_of(rows, 1, 2);
-            EventTrace trace{.row = TracedEvent{.id = event_id_of(table_, raw_id),
-                                                .position = table_.native ? rows.integer(0) : 0,
-                                                .aggregate_type = rows.string(3),
-                                                .event_type = rows.string(4),
-                                                .tenant_id = rows.is_null(5) ? table_.default_tenant
-                                                                             : rows.string(5),
-                                                .topic = rows.string(6),
-                                                .key = rows.string(7),
-                                                .occurred_at_us = rows.integer(8),
-                                                .available_at_us = rows.integer(9),
-                                                .finished = rows.integer(10) != 0,
-                                                .finished_at_us = rows.integer(11)}};
+            EventTrace trace{
+                .row = TracedEvent{.id = event_id_of(table_, raw_id),
+                                   .position = table_.native ? rows.integer(0) : 0,
+                                   .aggregate_type = rows.string(3),
+                                   .event_type = rows.string(4),
+                                   .tenant_id = std::string(table_.tenant_of(rows.text(5))),
+                                   .topic = rows.string(6),
+                                   .key = rows.string(7),
+                                   .occurred_at_us = rows.integer(8),
+                                   .available_at_us = rows.integer(9),
+                                   .finished = rows.integer(10) != 0,
+                                   .finished_at_us = rows.integer(11)}};
             if (Status status = add_routes(raw_id, trace); !status.ok()) return status;
             const auto unfinished = [](const TracedRoute& route) { return !route.finished; };
             const bool over = !trace.routes.empty() &&
@@ -185,15 +185,16 @@ class SqliteTracer final : public EventTracer {
                            std::to_string(kRowsOfOneId));
         rows.bind(id);
         while (rows.step()) {
-            EventTrace trace{.row = TracedEvent{.id = event_id(rows.string(0)),
-                                                .aggregate_type = rows.string(1),
-                                                .event_type = rows.string(2),
-                                                .tenant_id = rows.string(3),
-                                                .topic = rows.string(4),
-                                                .key = rows.string(5),
-                                                .occurred_at_us = rows.integer(6),
-                                                .available_at_us = rows.integer(7)},
-                             .delayed = true};
+            EventTrace trace{
+                .row = TracedEvent{.id = event_id(rows.string(0)),
+                                   .aggregate_type = rows.string(1),
+                                   .event_type = rows.string(2),
+                                   .tenant_id = std::string(table_.tenant_of(rows.text(3))),
+                                   .topic = rows.string(4),
+                                   .key = rows.string(5),
+                                   .occurred_at_us = rows.integer(6),
+                                   .available_at_us = rows.integer(7)},
+                .delayed = true};
             if (Status status = add_routes("t" + id, trace); !status.ok()) return status;
             out.push_back(std::move(trace));
         }
@@ -281,7 +282,7 @@ class SqliteTracer final : public EventTracer {
         rows.bind(key).bind(order);
         EarlierOfKey& earlier = route.earlier;
         while (!earlier.count.more && rows.step()) {
-            const std::string tenant = rows.is_null(3) ? table_.default_tenant : rows.string(3);
+            const std::string_view tenant = table_.tenant_of(rows.text(3));
             if (!tenants.empty() &&
                 std::find(tenants.begin(), tenants.end(), tenant) == tenants.end()) {
                 continue;

@@ -23,6 +23,9 @@ constexpr int kRests = 4;
 constexpr std::chrono::milliseconds kShortestRest{200};
 constexpr std::chrono::seconds kProgressEvery{1};
 constexpr std::size_t kShownReason = 40;
+// The key of outbox_paused_tenants, with the table's name, is a row of an index: 2,704 bytes at
+// most.
+constexpr std::size_t kMaxPausedBytes = 2'000;
 
 std::string events_text(const BoundedCount& count) {
     return with_commas(count.count) + (count.more ? "+" : "") +
@@ -59,6 +62,22 @@ Result<Opened> open_tenant(const runtime::Invocation& invocation) {
     auto operations = open_for(invocation, *reason);
     if (!operations.ok()) return operations.error();
     return Opened{std::move(*operations), tenant};
+}
+
+Status check_length(const runtime::Invocation& invocation, const std::string& tenant) {
+    if (tenant.size() <= kMaxPausedBytes) return {};
+    return runtime::config_error(
+        command_of(invocation), "the name has " +
+                                    with_commas(static_cast<std::int64_t>(tenant.size())) +
+                                    " bytes, and a tenant that is paused " +
+                                    with_commas(kMaxPausedBytes) + " at most; nothing was changed");
+}
+
+// Events that name no tenant are some relay's default tenant's. Where this command was not told
+// which that is, they may be those of the one that is drained.
+Result<BoundedCount> may_be_its(const runtime::Invocation& invocation, Operations& operations) {
+    if (invocation.options.given("default-tenant")) return BoundedCount{};
+    return operations.unfinished_of_tenant("");
 }
 
 ErrorInfo is_paused_already(const PausedTenant& paused) {
@@ -144,6 +163,9 @@ int run_tenant_list(const runtime::Invocation& invocation) {
 int run_tenant_pause(const runtime::Invocation& invocation) {
     const auto opened = open_tenant(invocation);
     if (!opened.ok()) return report(opened.error());
+    if (Status fits = check_length(invocation, opened->tenant); !fits.ok()) {
+        return report(fits.error());
+    }
     const auto changed = opened->operations->pause_tenant(opened->tenant);
     if (!changed.ok()) return report(changed.error());
     if (!*changed) {
@@ -174,6 +196,9 @@ int run_tenant_drain(const runtime::Invocation& invocation) {
     const auto opened = open_tenant(invocation);
     if (!opened.ok()) return report(opened.error());
     Operations& operations = *opened->operations;
+    if (Status fits = check_length(invocation, opened->tenant); !fits.ok()) {
+        return report(fits.error());
+    }
     const auto paused = find_paused(operations, opened->tenant);
     if (!paused.ok()) return report(paused.error());
     if (*paused) return report(is_paused_already(**paused));
@@ -183,16 +208,29 @@ int run_tenant_drain(const runtime::Invocation& invocation) {
         const Clock::time_point began = Clock::now();
         const auto left = operations.unfinished_of_tenant(opened->tenant);
         if (!left.ok()) return report(left.error());
-        if (left->count == 0) break;
+        BoundedCount nameless;
+        if (left->count == 0) {
+            const auto may_be = may_be_its(invocation, operations);
+            if (!may_be.ok()) return report(may_be.error());
+            nameless = *may_be;
+        }
+        if (left->count == 0 && nameless.count == 0) break;
+        const std::string whose =
+            "that name no tenant are its where the relays have --default-tenant " +
+            to_printable(opened->tenant) + "; give --default-tenant NAME as they have it";
         const Clock::time_point now = Clock::now();
         if (now >= deadline) {
-            std::cerr << "outbox: not in time: " << events_text(*left) << " of tenant "
-                      << to_printable(opened->tenant)
-                      << " wait; it is not paused, and nothing was changed\n";
+            std::cerr << "outbox: not in time: "
+                      << (left->count > 0 ? events_text(*left) + " of tenant " +
+                                                to_printable(opened->tenant) + " wait"
+                                          : events_text(nameless) + " " + whose)
+                      << "; it is not paused, and nothing was changed\n";
             return runtime::kExitNotInTime;
         }
         if (now - told_at >= kProgressEvery) {
-            std::cerr << events_text(*left) << " left\n";
+            std::cerr << (left->count > 0 ? events_text(*left) + " left"
+                                          : events_text(nameless) + " " + whose)
+                      << "\n";
             told_at = now;
         }
         const Clock::duration rest =

@@ -275,6 +275,7 @@ class Operations : public DeadLetters {
     virtual Result<bool> pause_tenant(const std::string& tenant_id) = 0;
     virtual Result<bool> resume_tenant(const std::string& tenant_id) = 0;
     /// Events of the tenant that some route has not finished: of the route that has most left.
+    /// An empty name: of those that name none, whatever default tenant a relay takes them for.
     /// Reads the table. `kConflict` where no relay has served the table, so that nobody can say.
     virtual Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) = 0;
     /// Of up to `BoundedCount::kLimit` unfinished events of each route, which it reads; none where

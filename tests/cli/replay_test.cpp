@@ -483,6 +483,24 @@ TEST_P(Replay, ThatIsStoppedCanBeGoneOnWithAtOnce) {
     EXPECT_EQ(mail().size(), 600U);
 }
 
+TEST_P(Replay, OfARouteThatIsRenamedGoesOnUnderTheNewName) {
+    emit_many(600, 3);
+    publish();
+    Process running = start_replay({"--rate", "200/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail().empty(); }))
+        << running.stderr_text();
+    running.stop();
+    const Finished renamed =
+        outbox_.run({"routes", "rename", "box", "crate", "--db", url_, "--table", table_});
+    ASSERT_EQ(renamed.status.code, 0) << renamed.err;
+    const json stopped = list()[0];
+    EXPECT_EQ(stopped["route"], "crate");
+    const Finished ended =
+        outbox_.run(words({stopped["run"], "--to", "crate=mailbox+" + mail_url_}, "resume"));
+    EXPECT_EQ(ended.status.code, 0) << ended.err;
+    EXPECT_EQ(mail().size(), 600U);
+}
+
 TEST_P(Replay, WaitsForADestinationThatIsAway) {
     emit_many(400, 3);
     publish();

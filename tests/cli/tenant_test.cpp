@@ -319,6 +319,40 @@ TEST_P(Tenants, AnEventWithAnEmptyNameIsTheDefaultTenantsForEveryone) {
                 HasSubstr("tenant dddd is paused; 1 event kept"));
 }
 
+// Only the relays know whose events without a name are, so that a command that was not told waits.
+TEST_P(Tenants, IsNotDrainedWhileEventsThatNameNoneMayBeItsOwn) {
+    {
+        Process first = relay({"--default-tenant", "main"});
+        write("bbbb", 1);
+        await_sent(first, "bbbb", "1 ");
+        EXPECT_EQ(first.stop(), (ExitStatus{0, 0}));
+    }
+    sql(std::string("INSERT INTO ") + GetParam().table +
+        " (id, tenant_id, topic, key, event_type, payload) VALUES "
+        "('00000000-0000-7000-8000-000000000001', '', 'things', 'k', 'Made', '1')");
+    const auto drain = [&](std::vector<std::string> more) {
+        std::vector<std::string> all{"tenant", "drain", "main", "--reason", "x", "--within", "1s"};
+        all.insert(all.end(), more.begin(), more.end());
+        return run_on(std::move(all));
+    };
+    const Finished untold = drain({});
+    EXPECT_EQ(untold.status.code, 6) << untold.err;
+    EXPECT_THAT(untold.err, AllOf(HasSubstr("1 event that name no tenant"),
+                                  HasSubstr("give --default-tenant NAME as they have it")));
+    EXPECT_EQ(drain({"--default-tenant", "main"}).status.code, 6);
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+    EXPECT_EQ(drain({"--default-tenant", "other"}).status.code, 0);
+}
+
+TEST_P(Tenants, ANameTooLongToBePausedIsRefusedBeforeAnythingIsDone) {
+    for (const char* command : {"pause", "drain"}) {
+        const Finished refused =
+            run_on({"tenant", command, std::string(2'001, 'x'), "--reason", "x"});
+        EXPECT_EQ(refused.status.code, 2);
+        EXPECT_THAT(refused.err, HasSubstr("2,000 at most; nothing was changed"));
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Databases, Tenants,
                          testing::Values(Place{"polling", false, {}, {"--mode", "polling"}},
                                          Place{"stream", false, {}, {"--mode", "stream"}},

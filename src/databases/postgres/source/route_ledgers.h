@@ -45,11 +45,12 @@ class RouteLedgers {
     Status refuse_while_relayed();
     Status refuse_to_retire_the_last(const std::string& route,
                                      const std::vector<LedgerRoute>& routes);
+    Status move_replays(const std::string& from, const std::string& to);
     Status move_figures(const std::string& from, const std::string& to);
     // SELECT of `columns`, and the parameters of it, for each row that the route has not finished.
     std::string unfinished_rows(const Table& table, const std::string& source,
                                 const std::string& route, const std::string& columns,
-                                Params& params) const;
+                                Params& params, bool nameless = false) const;
     [[nodiscard]] std::string tenant_of(const Table& table) const;
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);

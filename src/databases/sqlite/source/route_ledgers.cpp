@@ -122,16 +122,22 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
 }
 
 Status RouteLedgers::unfinished_rows(const std::string& source, const std::string& route,
-                                     const std::function<bool(const std::string&)>& take) {
+                                     const std::function<bool(const std::string&)>& take,
+                                     bool nameless) {
     auto table = name_table(config_);
     if (!table.ok()) return table.status();
     if (Status status = resolve_table(database_, config_, *table); !status.ok()) return status;
     table->source = source;
-    const std::string tenant =
-        table->has("tenant_id") ? tenant_or(table->quoted("tenant_id"), config_.default_tenant)
-                                : quote_literal(config_.default_tenant);
+    const std::string tenant = table->has("tenant_id")
+                                   ? tenant_or(table->quoted("tenant_id"), config_.default_tenant)
+                                   : quote_literal(config_.default_tenant);
     std::string tenants = "1";
-    if (source != table_ && table->has("tenant_id")) {
+    if (nameless) {
+        // Whoever serves them knows another name for them, perhaps, than this command.
+        if (table->has("tenant_id")) {
+            tenants = "coalesce(" + table->quoted("tenant_id") + ", '') = ''";
+        }
+    } else if (source != table_ && table->has("tenant_id")) {
         tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
                   ", ',' || " + tenant + " || ',') > 0";
     }
@@ -158,12 +164,14 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
                                                     const std::string& route,
                                                     const std::string* tenant) {
     BoundedCount count;
-    const Status status = unfinished_rows(source, route, [&](const std::string& whose) {
-        if (tenant != nullptr && whose != *tenant) return true;
+    const bool nameless = tenant != nullptr && tenant->empty();
+    const auto take = [&](const std::string& whose) {
+        if (tenant != nullptr && !nameless && whose != *tenant) return true;
         count.more = count.count == BoundedCount::kLimit;
         if (!count.more) ++count.count;
         return !count.more;
-    });
+    };
+    const Status status = unfinished_rows(source, route, take, nameless);
     if (!status.ok()) return status;
     return count;
 }
@@ -223,6 +231,19 @@ Status RouteLedgers::move_figures(const std::string& from, const std::string& to
         from, to);
 }
 
+// Those that are over tell of the route under its name of then.
+Status RouteLedgers::move_replays(const std::string& from, const std::string& to) {
+    Statement look(database_,
+                   "SELECT 1 FROM sqlite_master WHERE name = 'outbox_replays' AND type = 'table'");
+    const bool there = look.step();
+    if (Status status = look.status(); !status.ok() || !there) return status;
+    return run(
+        "UPDATE outbox_replays SET route = ?3 WHERE route = ?2 AND state IN ('running', 'failed') "
+        "AND " +
+            std::string(kOfTable),
+        from, to);
+}
+
 Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::string& to) {
     const std::string of_table = kOfTable;
     std::int64_t renamed = 0;
@@ -252,6 +273,7 @@ Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::st
                             from, to);
             }
         }
+        if (moved.ok()) moved = move_replays(from, to);
         if (moved.ok()) moved = move_figures(from, to);
         if (!moved.ok()) return moved;
         renamed = *old;

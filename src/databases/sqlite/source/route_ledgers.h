@@ -45,10 +45,12 @@ class RouteLedgers {
     // In a transaction that no relay of the table can begin or go on in; `change` says whether it
     // is to be committed.
     Status alone(const std::function<Result<bool>()>& change);
+    Status move_replays(const std::string& from, const std::string& to);
     Status move_figures(const std::string& from, const std::string& to);
     // Hands over the tenant of each row that the route has not finished, until `take` says no.
     Status unfinished_rows(const std::string& source, const std::string& route,
-                           const std::function<bool(const std::string&)>& take);
+                           const std::function<bool(const std::string&)>& take,
+                           bool nameless = false);
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);
     // Statements with ?1 the table, ?2 and ?3.

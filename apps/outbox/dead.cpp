@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -291,6 +292,32 @@ Status check_edit(const std::vector<DeadInfo>& found, const DeadEdit& edit) {
     return {};
 }
 
+// Letters of tenants that are paused are tried again once those are resumed.
+Status note_paused(Operations& relay, const DeadFilter& filter) {
+    constexpr std::size_t kLettersAtOnce = 1'000;
+    const auto paused = relay.paused_tenants();
+    if (!paused.ok()) return paused.error();
+    if (paused->empty()) return {};
+    std::map<std::string, std::int64_t> kept;
+    for (const PausedTenant& one : *paused) kept.emplace(one.tenant_id, 0);
+    std::int64_t last = 0;
+    while (true) {
+        const auto letters = relay.dead(filter, last, kLettersAtOnce, false);
+        if (!letters.ok()) return letters.error();
+        for (const DeadInfo& letter : *letters) {
+            last = letter.dead_id;
+            if (const auto of = kept.find(letter.tenant_id); of != kept.end()) ++of->second;
+        }
+        if (letters->size() < kLettersAtOnce) break;
+    }
+    for (const auto& [tenant, count] : kept) {
+        if (count == 0) continue;
+        std::cerr << "outbox: " << with_commas(count) << " of them wait until tenant "
+                  << to_printable(tenant) << " is resumed: it is paused\n";
+    }
+    return {};
+}
+
 }  // namespace
 
 int run_dead_retry(const runtime::Invocation& invocation) {
@@ -313,6 +340,14 @@ int run_dead_retry(const runtime::Invocation& invocation) {
                        : to.empty()                       ? (*letters)->retry_dead(*filter)
                                     : letters->relay->reroute_dead(*filter, to);
     if (!count.ok()) return report(count.error());
+    if (letters->relay != nullptr && *count > 0) {
+        DeadFilter now = *filter;
+        if (!to.empty() && !invocation.options.flag("dry-run") && !now.route.empty())
+            now.route = to;
+        if (Status noted = note_paused(*letters->relay, now); !noted.ok()) {
+            return report(noted.error());
+        }
+    }
     const std::string by = to.empty() ? "" : " by route " + to;
     const std::string whom =
         letters->relay == nullptr ? "asked the consumer to retry" : "asked the relay to retry";

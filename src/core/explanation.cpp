@@ -249,6 +249,10 @@ class Explainer {
             std::all_of(facts_.dead.begin(), facts_.dead.end(), [](const DeadInfo& dead) {
                 return dead.retry_requested_at_us != 0 && dead.route_known;
             });
+        const bool any =
+            std::any_of(facts_.dead.begin(), facts_.dead.end(),
+                        [](const DeadInfo& dead) { return dead.retry_requested_at_us != 0; });
+        if (any) tell_paused();
         if (asked && !facts_.lease.held) tell_no_relay();
         if (asked) return;
         out_.remarks.push_back(
@@ -265,20 +269,26 @@ class Explainer {
 
     // Null: it is not.
     [[nodiscard]] const PausedTenant* paused_tenant() const {
-        const auto found = std::find_if(
-            facts_.paused.begin(), facts_.paused.end(),
-            [&](const PausedTenant& one) { return one.tenant_id == row()->tenant_id; });
+        // A letter whose row is gone has the name itself.
+        const std::string& tenant = row() ? row()->tenant_id : facts_.dead.front().tenant_id;
+        const auto found =
+            std::find_if(facts_.paused.begin(), facts_.paused.end(),
+                         [&](const PausedTenant& one) { return one.tenant_id == tenant; });
         return found == facts_.paused.end() ? nullptr : &*found;
     }
 
+    void tell_paused() {
+        const PausedTenant* paused = paused_tenant();
+        if (paused == nullptr) return;
+        wait("", "tenant_paused",
+             "its tenant " + paused->tenant_id + " is paused since " +
+                 when(paused->since_us, facts_.now_us) + " by " + paused->who + ": " +
+                 paused->reason + "; `outbox tenant resume " + paused->tenant_id +
+                 " --reason TEXT` lets it go on");
+    }
+
     void tell_waits() {
-        if (const PausedTenant* paused = paused_tenant(); paused != nullptr) {
-            wait("", "tenant_paused",
-                 "its tenant " + paused->tenant_id + " is paused since " +
-                     when(paused->since_us, facts_.now_us) + " by " + paused->who + ": " +
-                     paused->reason + "; `outbox tenant resume " + paused->tenant_id +
-                     " --reason TEXT` lets it go on");
-        }
+        tell_paused();
         if (!facts_.lease.held) tell_no_relay();
         if (facts_.trace.routes.empty()) {
             wait("", "no_routes",

@@ -344,6 +344,25 @@ TEST_P(Tenants, IsNotDrainedWhileEventsThatNameNoneMayBeItsOwn) {
     EXPECT_EQ(drain({"--default-tenant", "other"}).status.code, 0);
 }
 
+TEST_P(Tenants, ALetterThatIsRetriedWaitsForItsTenantAndThatIsSaid) {
+    {
+        Process first = relay();
+        write("bbbb", 1);
+        await_sent(first, "bbbb", "1 ");
+    }
+    ASSERT_EQ(run_on({"tenant", "pause", "aaaa", "--reason", "x"}).status.code, 0);
+    sql("INSERT INTO outbox_dead_letters (source, route, id, tenant_id, attempts, error_code, "
+        "error" +
+        std::string(GetParam().sqlite ? ", died_at" : "") +
+        ") SELECT source, 'out', 'e-' || t, t, 1, "
+        "'OB_X', 'x'" +
+        std::string(GetParam().sqlite ? ", 1" : "") +
+        " FROM outbox_routes, (SELECT 'aaaa' AS t UNION SELECT 'bbbb') tenants");
+    const Finished retried = run_on({"dead", "retry", "--all"});
+    EXPECT_EQ(retried.status.code, 0) << retried.err;
+    EXPECT_EQ(retried.err, "outbox: 1 of them wait until tenant aaaa is resumed: it is paused\n");
+}
+
 TEST_P(Tenants, ANameTooLongToBePausedIsRefusedBeforeAnythingIsDone) {
     for (const char* command : {"pause", "drain"}) {
         const Finished refused =

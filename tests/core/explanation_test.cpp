@@ -91,6 +91,19 @@ TEST(Explanation, OfATenantThatIsPausedSaysSinceWhenByWhomAndWhy) {
     EXPECT_EQ(reasons(explain(all)), "under_way");
 }
 
+TEST(Explanation, OfALetterThatWasRetriedSaysThatItsTenantIsPaused) {
+    Facts all = facts();
+    all.trace.row.reset();
+    all.trace.routes.clear();
+    all.paused = {{"acme", "moves", "user bob", kNow - kSecond}};
+    all.dead = {DeadInfo{.id = all.id, .route = "r", .tenant_id = "acme"}};
+    EXPECT_EQ(reasons(explain(all)), "");
+    all.dead[0].retry_requested_at_us = kNow;
+    EXPECT_EQ(reasons(explain(all)), "tenant_paused");
+    all.dead[0].tenant_id = "globex";
+    EXPECT_EQ(reasons(explain(all)), "");
+}
+
 TEST(Explanation, TellsWhetherAMissingTopicIsTheEvents) {
     Facts all = facts();
     all.routes[0].last_error_at_us = kNow;

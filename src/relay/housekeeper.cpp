@@ -219,14 +219,15 @@ Status Housekeeper::tell_paused() {
             deps_.notify({Note::Level::kInfo, what, {{"tenant", tenant}}});
         }
     };
+    // What is said is so from each route's next turn on.
+    for (std::size_t route = 0; route < routes_.size(); ++route) {
+        Feedback feedback;
+        feedback.paused = *paused;
+        deps_.queue.answer(route, std::move(feedback));
+    }
     tell("tenant_paused", *paused, paused_);
     tell("tenant_resumed", paused_, *paused);
     paused_ = std::move(*paused);
-    for (std::size_t route = 0; route < routes_.size(); ++route) {
-        Feedback feedback;
-        feedback.paused = paused_;
-        deps_.queue.answer(route, std::move(feedback));
-    }
     return {};
 }
 

@@ -10,6 +10,12 @@ bool ReadMark::ended(std::uint64_t generation) const {
     return it != generations_.end() && it->second.captured && it->second.writers.empty();
 }
 
+// A writer that ended while the read was under way may have filled what the read showed empty.
+bool ReadMark::had_ended(std::uint64_t generation) const {
+    const auto it = generations_.find(generation);
+    return it != generations_.end() && it->second.had_ended;
+}
+
 bool ReadMark::wants_writers() const {
     return std::any_of(holes_.begin(), holes_.end(),
                        [this](const Hole& hole) { return !ended(hole.generation); });
@@ -19,7 +25,7 @@ bool ReadMark::wants_writers() const {
 void ReadMark::keep_piece(const Hole& hole, Position first, Position last, Position covered,
                           std::vector<PositionRange>& closed) {
     if (first > last) return;
-    if (ended(hole.generation) && first <= covered) {
+    if (had_ended(hole.generation) && first <= covered) {
         closed.push_back({first, std::min(last, covered)});
         if (last <= covered) return;
         first = covered + 1;
@@ -37,12 +43,21 @@ Position ReadMark::append_unread(std::size_t most, std::vector<PositionRange>& o
     return kEverything;
 }
 
+void ReadMark::begin_read() {
+    for (auto& [id, generation] : generations_) {
+        generation.had_ended = ended(id);
+        generation.looks = generation.captured;
+    }
+}
+
 void ReadMark::append_holes(bool all, std::vector<PositionRange>& out) {
-    all = all || holes_.size() <= kLookAtAll;
+    all = all || holes_.size() <= look_at_all_;
     left_out_ = false;
+    begin_read();
+    reading_ = true;
     for (auto& [id, generation] : generations_) {
         generation.left_out = !all && generation.captured && !generation.writers.empty() &&
-                              generation.unchanged >= kQuietAfter;
+                              generation.unchanged >= kQuietAfter && generation.looked_at;
         left_out_ = left_out_ || generation.left_out;
     }
     for (const Hole& hole : holes_) {
@@ -69,6 +84,7 @@ void ReadMark::open_holes(Position first, Position last, std::vector<Hole>& out)
 
 void ReadMark::read_done(std::span<const Position> seen, Position covered,
                          std::vector<PositionRange>& closed) {
+    if (!std::exchange(reading_, false)) begin_read();
     next_.clear();
     auto row = seen.begin();
     for (const Hole& hole : holes_) {
@@ -94,7 +110,19 @@ void ReadMark::read_done(std::span<const Position> seen, Position covered,
         mark_ = covered;
     }
     holes_.swap(next_);
+    note_looks(covered);
     left_out_ = false;
+}
+
+// A read that ends before the last hole of a generation has not looked at all of it.
+void ReadMark::note_looks(Position covered) {
+    for (auto hole = holes_.rbegin(); hole != holes_.rend() && hole->range.last > covered; ++hole) {
+        const auto it = generations_.find(hole->generation);
+        if (it != generations_.end()) it->second.looks = false;
+    }
+    for (auto& [id, generation] : generations_) {
+        if (generation.looks && !generation.left_out) generation.looked_at = true;
+    }
 }
 
 bool ReadMark::saw(Position position) {
@@ -147,12 +175,13 @@ bool ReadMark::writers_now(std::span<const Writer> writers) {
         if (vanished > 0) generation.writers.insert(newly_prepared.begin(), newly_prepared.end());
         const bool changed = generation.writers != before;
         generation.unchanged = changed ? 0 : generation.unchanged + 1;
+        if (changed) generation.looked_at = generation.looks = false;
         quiet = quiet && !(changed && generation.left_out);
     }
     if (!holes_.empty() && std::any_of(holes_.begin(), holes_.end(), [&](const Hole& hole) {
             return hole.generation == open_generation_;
         })) {
-        generations_[open_generation_++] = {true, now, 0, false};
+        generations_[open_generation_++] = {.captured = true, .writers = now};
         if (generations_.size() > kMaxGenerations) merge_equal_generations();
         if (generations_.size() > kMaxGenerations) merge_newest_generations();
     }
@@ -176,7 +205,9 @@ void ReadMark::merge_equal_generations() {
         const auto [it, is_new] = first.try_emplace(generation.writers, id);
         if (is_new) continue;
         Generation& kept = generations_.at(it->second);
+        kept.looks = kept.looks && generation.looks && kept.left_out == generation.left_out;
         kept.left_out = kept.left_out && generation.left_out;
+        kept.looked_at = kept.looked_at && generation.looked_at;
         into[id] = it->second;
     }
     if (into.empty()) return;
@@ -194,6 +225,8 @@ void ReadMark::merge_newest_generations() {
     const auto before = std::prev(newest);
     before->second.writers.insert(newest->second.writers.begin(), newest->second.writers.end());
     before->second.unchanged = 0;
+    before->second.looked_at = before->second.looks = false;
+    before->second.had_ended = false;
     before->second.left_out = false;  // as above
     for (Hole& hole : holes_) {
         if (hole.generation == newest->first) hole.generation = before->first;

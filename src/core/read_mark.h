@@ -38,7 +38,8 @@ class ReadMark {
     /// may exceed it by its own rows.
     static constexpr std::size_t kMaxHoles = 250'000;
     /// With more, those are left out of a read that nobody can have filled since they were looked
-    /// at last.
+    /// at last: all that wait for the same writers, by one read that began after the last of those
+    /// had ended.
     static constexpr std::size_t kLookAtAll = 1'000;
     static constexpr Position kEverything = std::numeric_limits<Position>::max();
     static constexpr std::size_t kMaxGenerations = 64;
@@ -50,7 +51,8 @@ class ReadMark {
 
     ReadMark() = default;
     /// With all that lies below `mark` seen.
-    explicit ReadMark(Position mark) : mark_(mark) {}
+    explicit ReadMark(Position mark, std::size_t look_at_all = kLookAtAll)
+        : mark_(mark), look_at_all_(look_at_all) {}
 
     /// Positions that need not be read: they are no holes either. Before anything else.
     void set_finished(spi::PositionSet finished) {
@@ -72,8 +74,9 @@ class ReadMark {
     [[nodiscard]] const std::vector<Hole>& holes() const { return holes_; }
     [[nodiscard]] bool may_advance() const { return holes_.size() < kMaxHoles; }
 
-    /// One read, in one snapshot that is newer than the last `writers_now` before it, returned
-    /// `seen` (ascending; all above the mark or in holes). It covered what lies up to `covered`,
+    /// One read, in one snapshot that is newer than the last `writers_now` before its
+    /// `append_holes` (before this, where that was not called), returned `seen` (ascending; all
+    /// above the mark or in holes). It covered what lies up to `covered`,
     /// which is not below the last of `seen`. Appends the holes that are thereby closed.
     void read_done(std::span<const Position> seen, Position covered,
                    std::vector<PositionRange>& closed);
@@ -106,10 +109,17 @@ class ReadMark {
         bool captured = false;
         std::set<Writer> writers;     // of those captured, the ones that live
         std::uint32_t unchanged = 0;  // looks at the writers since one of these ended
-        bool left_out = false;        // of the read that is under way
+        bool looked_at = false;       // all its holes, by one read that began since then
+        // Of the read that is under way.
+        bool left_out = false;
+        bool had_ended = false;  // when it began
+        bool looks = false;      // it began since one of these ended, and covers all holes so far
     };
 
     [[nodiscard]] bool ended(std::uint64_t generation) const;
+    [[nodiscard]] bool had_ended(std::uint64_t generation) const;
+    void begin_read();
+    void note_looks(Position covered);
     [[nodiscard]] bool is_left_out(const Hole& hole) const;
     void open_holes(Position first, Position last, std::vector<Hole>& out);
     void keep_piece(const Hole& hole, Position first, Position last, Position covered,
@@ -121,7 +131,9 @@ class ReadMark {
     spi::PositionSet finished_;
     Position finished_top_ = 0;
     Position mark_ = 0;
+    std::size_t look_at_all_ = kLookAtAll;
     bool left_out_ = false;
+    bool reading_ = false;               // `append_holes` began a read
     std::vector<PositionRange> ranges_;  // scratch
     std::vector<Hole> holes_;            // ascending, disjoint
     std::vector<Hole> next_;             // scratch of `read_done`

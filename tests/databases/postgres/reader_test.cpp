@@ -1,6 +1,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 #include <unistd.h>
 
 #include <outbox/producer/migrate.h>
@@ -339,6 +340,44 @@ TEST_F(NativeTable, ManyHolesThatAreFilledAtOnceAreReadOnce) {
     EXPECT_LT(pg_.number("SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE relname = "
                          "'outbox_events'"),
               4 * kRows);
+}
+
+// Another writer that lives on must not have what the first has filled left out of reads.
+TEST_F(NativeTable, OfTwoLongTransactionsTheFirstThatEndsComesWholeAndInOrder) {
+    constexpr int kOthers = 3'000;
+    constexpr int kRows = 10 * kOthers;
+    Relay relay(config());
+    Pg idle(url_);
+    idle.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+    Pg late(url_);
+    late.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+    pg_.exec("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), " +
+             std::to_string(kRows) +
+             "); INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE "
+             "SELECT 10 * n, 't', '1' FROM generate_series(1, " +
+             std::to_string(kOthers) + ") n");
+    std::size_t read = 0;
+    while (read < std::size_t{kOthers}) read += relay.read().size();
+    // Long enough for its writers to be looked at again and again.
+    for (int look = 0; look < 20; ++look) {
+        EXPECT_TRUE(relay.read().empty());
+        std::this_thread::sleep_for(30ms);
+    }
+    late.exec(
+        "INSERT INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE "
+        "SELECT n, 't', '1' FROM generate_series(3, " +
+        std::to_string(kRows) + ") n WHERE n % 10 <> 0; COMMIT");
+    pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '2')");
+    spi::Position before = 0;
+    while (before <= kRows) {
+        const auto events = relay.read({500, 1U << 20});
+        ASSERT_FALSE(events.empty()) << read;
+        ASSERT_GT(events.front().position, before);
+        before = events.back().position;
+        read += events.size();
+        std::this_thread::sleep_for(30ms);
+    }
+    EXPECT_EQ(read, std::size_t{kRows}) << "all but the idle one's, and one after them";
 }
 
 // A relay looks ten times a second: what is not due yet must cost it nothing.

@@ -29,12 +29,13 @@ void Waiting::add_again(const std::vector<Item>& items) {
     known_.erase(strangers, known_.end());
 }
 
-EndSearch::Turn Waiting::turn(EndSearch::Line line, Time now, std::optional<Item>& suspect) {
+EndSearch::Turn Waiting::turn(EndSearch::Line line, Time now, std::optional<Item>& suspect,
+                              bool more_others) {
     const auto found = std::find_if(suspects_.begin(), suspects_.end(), [&](const Item& item) {
         return search_.may_go(item.record.id, now);
     });
     const EndSearch::Turn turn =
-        search_.turn({.others = has_others(),
+        search_.turn({.others = has_others() || more_others,
                       .suspect = found == suspects_.end() ? std::string_view() : found->record.id},
                      line, now);
     if (turn == EndSearch::Turn::kSuspect) {
@@ -44,12 +45,13 @@ EndSearch::Turn Waiting::turn(EndSearch::Line line, Time now, std::optional<Item
     return turn;
 }
 
-std::optional<Item> Waiting::next(Time now) {
+std::optional<Item> Waiting::next(Time now, const MayGo& may_go) {
     std::optional<Item> item;
     if (!strangers_.empty()) {
         const bool newest = search_.newest_first(now);
         const Item& next = newest ? strangers_.back() : strangers_.front();
-        if (search_.may_stranger_go(next.record, !known_.empty(), now)) {
+        if (search_.may_stranger_go(next.record, !known_.empty(), now) &&
+            (!may_go || may_go(next))) {
             item = next;
             newest ? strangers_.pop_back() : strangers_.pop_front();
             return item;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -30,11 +31,14 @@ class Waiting {
     void add(const Item& item);
     /// What was under way when a connection ended; the search knows of the end.
     void add_again(const std::vector<Item>& items);
-    /// Who goes next; `suspect` is the one where it is a suspect's turn.
-    [[nodiscard]] EndSearch::Turn turn(EndSearch::Line line, Time now,
-                                       std::optional<Item>& suspect);
-    /// Of the others, the next, taken out; nothing: none may go.
-    [[nodiscard]] std::optional<Item> next(Time now);
+    /// Who goes next; `suspect` is the one where it is a suspect's turn. `more_others`: others wait
+    /// that were taken out.
+    [[nodiscard]] EndSearch::Turn turn(EndSearch::Line line, Time now, std::optional<Item>& suspect,
+                                       bool more_others = false);
+    /// Of the others, the next, taken out; nothing: none may go. A stranger may only where
+    /// `may_go` says so, as it has to be sent at once.
+    using MayGo = std::function<bool(const Item& item)>;
+    [[nodiscard]] std::optional<Item> next(Time now, const MayGo& may_go = {});
     /// All of it, taken out.
     [[nodiscard]] std::vector<Item> take_all();
 

@@ -1,14 +1,23 @@
 """The way to a server: forward.py PORT TARGET-PORT [END] hands on what comes, until it is killed. END: a
 connection ends whose client sends WORD, or WORD*N: sends it N times, or N: sends more bytes; WORD+:
-behind the next answer."""
+behind the next answer. SIGHUP ends all that there are."""
 
 import asyncio
+import signal
 import sys
 
 END = sys.argv[3] if len(sys.argv) > 3 else ""
 LETS_PASS = END.endswith("+")
 MOST = int(END) if END.isdigit() else None
 WORD, _, TIMES = ("" if MOST else END.removesuffix("+")).encode().partition(b"*")
+
+
+open_ways = set()
+
+
+def end_all():
+    for writer in list(open_ways):
+        writer.transport.abort()
 
 
 class Sent:
@@ -53,14 +62,17 @@ async def forward(reader, writer):
     except OSError:
         writer.close()
         return
+    open_ways.update((writer, far[1]))
     sent = Sent()
     there = asyncio.create_task(pump(reader, far[1], sent, is_client=True))
     back = asyncio.create_task(pump(far[0], writer, sent, is_client=False))
     await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED if END else asyncio.ALL_COMPLETED)
     writer.close()
+    open_ways.difference_update((writer, far[1]))
 
 
 async def main():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, end_all)
     server = await asyncio.start_server(forward, "127.0.0.1", int(sys.argv[1]))
     print("forwards", flush=True)
     await server.serve_forever()

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -79,6 +80,8 @@ class CuttingWay {
   public:
     explicit CuttingWay(int port, const std::string& ends_for = kEndsConnections);
     int port() const { return port_; }
+    /// Ends the connections that there are.
+    void cut() { process_.kill(SIGHUP); }
 
   private:
     int port_;

@@ -180,6 +180,7 @@ void Worker::send_others() {
 
 // What may go now, taken out. What has to wait for others of its way does so there.
 std::optional<Item> Worker::next() {
+    if (open() >= search_.window()) return std::nullopt;
     for (Way& way : ways_) {
         while (!way.waiting.empty() && way.has_room()) {
             Item item = way.waiting.pop();
@@ -188,8 +189,10 @@ std::optional<Item> Worker::next() {
             wait_for_room(its, item);
         }
     }
-    while (may_take_others()) {
-        const auto item = waiting_.next(now_);
+    // A stranger that is taken out has to go at once: the search counts those under way.
+    const auto has_room = [this](const Item& item) { return way_of(item.record).has_room(); };
+    while (waiting_.has_others()) {
+        const auto item = waiting_.next(now_, has_room);
         if (!item) break;
         Way& way = way_of(item->record);
         if (way.has_room()) return item;
@@ -198,17 +201,16 @@ std::optional<Item> Worker::next() {
     return std::nullopt;
 }
 
-// While an event is looked for that ends connections, what is taken out has to go at once.
-bool Worker::may_take_others() const {
-    const auto has_room = [](const Way& way) { return way.has_room(); };
-    return waiting_.has_others() && open() < search_.window() &&
-           (!search_.is_on() || std::all_of(ways_.begin(), ways_.end(), has_room));
-}
-
 bool Worker::may_send() const {
-    return may_take_others() || std::any_of(ways_.begin(), ways_.end(), [](const Way& way) {
+    if (open() >= search_.window()) return false;
+    return waiting_.has_others() || std::any_of(ways_.begin(), ways_.end(), [](const Way& way) {
                return !way.waiting.empty() && way.has_room();
            });
+}
+
+bool Worker::rows_wait() const {
+    return std::any_of(ways_.begin(), ways_.end(),
+                       [](const Way& way) { return !way.waiting.empty(); });
 }
 
 Worker::Way& Worker::way_of(const spi::Record& record) {
@@ -245,7 +247,7 @@ net::EndSearch::Line Worker::line() const {
 // False: it is nobody else's turn, or there is no connection any more.
 bool Worker::send_suspect() {
     std::optional<Item> suspect;
-    const auto turn = waiting_.turn(line(), now_, suspect);
+    const auto turn = waiting_.turn(line(), now_, suspect, rows_wait());
     if (turn == net::EndSearch::Turn::kFresh) let_go();
     if (suspect) static_cast<void>(send(*suspect));
     return turn == net::EndSearch::Turn::kOthers;
@@ -384,7 +386,8 @@ bool Worker::gives_back_guilty(Way& way, const Fault& fault) {
         const bool is_guilty = size > 0 ? record.value.size() == size
                                         : refuses_routing_key(fault, routing_key_of(record));
         (is_guilty ? guilty : again).push_back(sent.item);
-        search_.given_up(record);
+        // A refusal is an answer: it is no such message that ends connections.
+        is_guilty ? search_.answered(record, false) : search_.given_up(record);
         return true;
     });
     if (guilty.empty()) return false;

@@ -79,7 +79,7 @@ class Worker {
     }
     [[nodiscard]] std::size_t open() const;  // messages without an outcome
     [[nodiscard]] bool all_confirmed() const;
-    [[nodiscard]] bool may_take_others() const;
+    [[nodiscard]] bool rows_wait() const;
     [[nodiscard]] net::EndSearch::Line line() const;
     [[nodiscard]] bool is_suspect(const Item& item) const {
         return search_.is_suspect(item.record.id);

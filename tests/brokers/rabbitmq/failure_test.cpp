@@ -378,6 +378,35 @@ TEST(RabbitmqFailure, WhatHasPassedBeforeDoesNotWaitBehindManyFreshRoutingKeysTh
     EXPECT_GE(server().left(queue), 6U);
 }
 
+// The search for a message that ends connections has little under way, and must not have all wait
+// behind those that are refused one by one.
+TEST(RabbitmqFailure, AConnectionThatEndsAmongManyRefusedRoutingKeysHoldsUpNothingThatHasPassed) {
+    constexpr std::size_t kRefused = 2'000;
+    make_user_of_topics("cut");
+    const std::string queue = new_name();
+    server().make_queue(queue, "events", queue + ".#");
+    CuttingWay way(server().port());
+    RabbitmqSink sink(
+        config_of("amqp://cut:pw@127.0.0.1:" + std::to_string(way.port()) + "/?exchange=events"));
+    const auto known = letters_apart(queue, 3);
+    const auto refused = letters_apart("secret", kRefused);
+    Hand hand(sink);
+    hand.publish(known);
+    ASSERT_TRUE(hand.poll(3, 0));
+    hand.publish(refused);
+    ASSERT_TRUE(hand.poll(3, 20));
+    for (std::size_t cuts = 1; cuts <= 3; ++cuts) {
+        way.cut();
+        ASSERT_TRUE(hand.poll(3 * cuts, hand.failed() + 5));
+        hand.publish(known);
+        ASSERT_TRUE(hand.poll(3 * (cuts + 1), 0));
+    }
+    EXPECT_LT(hand.failed(), kRefused / 2);
+    ASSERT_TRUE(hand.poll(12, kRefused));
+    EXPECT_EQ(hand.passed(), 12U);
+    EXPECT_EQ(hand.failed(), kRefused);
+}
+
 // Each of its messages would keep its place for as long as an answer is waited for.
 TEST(RabbitmqFailure, AQueueThatGivesNoConfirmsDelaysNobodyElseWhileARoutingKeyIsRefused) {
     constexpr std::size_t kSilent = 30;

@@ -306,6 +306,20 @@ TEST(RabbitmqRow, WhatIsKnownGoesBeforeStrangersEachInItsOrder) {
     EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 3, 0, 2}));
 }
 
+// Where more routing keys are in use than are remembered, those that are known never end.
+TEST(RabbitmqRow, StrangersHaveATurnNowAndThen) {
+    Row row;
+    constexpr std::size_t kMany = 100;
+    net::Item stranger;
+    stranger.record.token = kMany;
+    row.push(stranger, false);
+    for (std::size_t i = 0; i < kMany; ++i) row.push({}, true);
+    std::size_t before = 0;
+    while (row.pop().record.token != kMany) ++before;
+    EXPECT_GT(before, 0U);
+    EXPECT_LT(before, kMany / 2);
+}
+
 TEST(RabbitmqSuspicion, RemembersSoManyRefusedKeys) {
     Suspicion suspicion;
     const Suspicion::Time begin(std::chrono::hours(1));

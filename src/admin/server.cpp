@@ -1,5 +1,6 @@
 #include "admin/server.h"
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
@@ -37,7 +38,7 @@ HttpResponse problem(unsigned status, const std::string& text) {
 class Session;
 
 // Runs what may block, one after the other. Waiting jobs go with it; the one that runs is awaited.
-// There are no more than connections.
+// No more of them ask the site than there are connections.
 class Worker {
   public:
     ~Worker() {
@@ -158,6 +159,7 @@ class Session : public std::enable_shared_from_this<Session> {
     void cut_off() {
         shared_.ending.splice(shared_.ending.end(), shared_.sessions, place_);
         ended_ = true;
+        is_cut_off_ = true;
         stream_.close();
     }
 
@@ -206,7 +208,10 @@ class Session : public std::enable_shared_from_this<Session> {
         stream_.expires_never();
         shared_.worker->post([self = shared_from_this(), request = plain(parser_->release()),
                               executor = stream_.get_executor()]() mutable {
-            HttpResponse answer = answer_of([&] { return self->shared_.site(request); });
+            // Nobody waits for the answer, and others wait for their turn.
+            const bool in_vain = self->is_cut_off_;
+            HttpResponse answer =
+                in_vain ? HttpResponse() : answer_of([&] { return self->shared_.site(request); });
             asio::post(executor, [self = std::move(self), answer = std::move(answer)] {
                 self->write(answer);
             });
@@ -242,6 +247,7 @@ class Session : public std::enable_shared_from_this<Session> {
     Shared& shared_;
     std::list<Session*>::iterator place_;
     bool ended_ = false;
+    std::atomic<bool> is_cut_off_{false};  // the same, for the second thread
     beast::flat_buffer buffer_{kMaxHeaderBytes + kMaxBodyBytes};
     std::optional<http::request_parser<http::string_body>> parser_;
     Response response_;

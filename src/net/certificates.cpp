@@ -1,6 +1,9 @@
 #include "net/certificates.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
+#include <array>
+#include <cstring>
 #include <memory>
 #include <netinet/in.h>
 #include <openssl/err.h>
@@ -10,10 +13,28 @@
 
 namespace outbox::net {
 
+bool refuses_our_certificate(unsigned long code) {
+    constexpr std::array kAlerts{SSL_AD_BAD_CERTIFICATE,     SSL_AD_UNSUPPORTED_CERTIFICATE,
+                                 SSL_AD_CERTIFICATE_REVOKED, SSL_AD_CERTIFICATE_EXPIRED,
+                                 SSL_AD_CERTIFICATE_UNKNOWN, SSL_AD_UNKNOWN_CA,
+                                 SSL_AD_ACCESS_DENIED,       SSL_AD_CERTIFICATE_REQUIRED};
+    const int alert = ERR_GET_REASON(code) - SSL_AD_REASON_OFFSET;
+    return ERR_GET_LIB(code) == ERR_LIB_SSL &&
+           std::find(kAlerts.begin(), kAlerts.end(), alert) != kAlerts.end();
+}
+
 std::string last_tls_error() {
-    const unsigned long code = ERR_peek_last_error();
+    // The first says what happened, those behind it who asked for it.
+    const unsigned long code = ERR_peek_error();
     ERR_clear_error();
     if (code == 0) return "the handshake failed";
+    if (ERR_SYSTEM_ERROR(code)) return std::strerror(ERR_GET_REASON(code));
+    if (refuses_our_certificate(code)) {
+        return std::string(
+                   "the server takes no certificate of ours, or wants one: see cert_file "
+                   "and key_file (") +
+               ERR_reason_error_string(code) + ")";
+    }
     const char* reason = ERR_reason_error_string(code);
     return reason != nullptr ? reason : "TLS error " + std::to_string(code);
 }

@@ -12,7 +12,10 @@ struct X509_VERIFY_PARAM_st;
 
 namespace outbox::net {
 
-/// The last thing that OpenSSL complained of on this thread.
+/// Whether an error of OpenSSL's is one of the alerts by which a server refuses a client's
+/// certificate, or misses one (RFC 8446, 6.2). In TLS 1.3 it comes behind the handshake.
+[[nodiscard]] bool refuses_our_certificate(unsigned long code);
+/// What OpenSSL complained of first on this thread, since it was asked last.
 [[nodiscard]] std::string last_tls_error();
 
 /// Has a context trust, and show, what the access names, as its files are now. Returns which of

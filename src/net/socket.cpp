@@ -200,7 +200,8 @@ std::optional<SocketFault> Socket::exchange_tls(std::string& in) {
     const int why = SSL_get_error(session, count);
     if (!ended && why == SSL_ERROR_ZERO_RETURN) ended = SocketFault{Kind::kEnded, "it was closed"};
     if (!ended && why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) {
-        ended = SocketFault{Kind::kEnded, last_tls_error()};
+        const bool refused = refuses_our_certificate(ERR_peek_error());
+        ended = SocketFault{refused ? Kind::kTls : Kind::kEnded, last_tls_error()};
     }
     if (ended) return ended;
     std::size_t done = 0;

@@ -1,18 +1,25 @@
 #include "net/socket.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/certificates.h"
+#include "tests/support/certificates.h"
+#include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/process.h"
 #include "tests/support/two_addresses.h"
 
 namespace outbox::net {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::HasSubstr;
 
 // Takes one connection on a port of its own and closes it when it is told to.
 class Peer {
@@ -85,6 +92,44 @@ TEST(Socket, FilesThatCannotBeUsedAreRefusedBeforeAnythingIsConnected) {
     access.ca_file = "/no/such/file";
     EXPECT_EQ(check_files(access).error().code, ErrorCode::kConfigInvalid);
     EXPECT_EQ(check_files(access).error().advice, Advice::kStop);
+    EXPECT_THAT(check_files(access).error().message, HasSubstr("No such file"));
+}
+
+// In TLS 1.3 that is said behind the handshake.
+TEST(Socket, AServerThatTakesNoCertificateOfOursSaysWhoseFaultItIs) {
+    test::Certificates certificates;
+    certificates.sign("server", "localhost", "subjectAltName=IP:127.0.0.1");
+    certificates.make_ca("other");
+    const int port = test::free_port();
+    test::Process server(
+        {.command = {"openssl", "s_server", "-accept", std::to_string(port), "-cert",
+                     certificates.file("server.crt"), "-key", certificates.file("server.key"),
+                     "-Verify", "1", "-verify_return_error", "-www", "-CAfile",
+                     certificates.file("other.crt")}});
+    ServerAccess access;
+    access.tls = true;
+    access.ca_file = certificates.file("ca.crt");
+    for (const bool shown : {false, true}) {
+        access.cert_file = shown ? certificates.file("server.crt") : "";
+        access.key_file = shown ? certificates.file("server.key") : "";
+        SocketFault fault;
+        std::unique_ptr<Socket> socket;
+        ASSERT_TRUE(test::eventually(20s, "it listens", [&] {
+            socket =
+                Socket::connect(access, {"127.0.0.1", static_cast<std::uint16_t>(port)}, 5s, fault);
+            return socket != nullptr || fault.kind != SocketFault::Kind::kConnect;
+        }));
+        ASSERT_NE(socket, nullptr) << fault.text;
+        std::optional<SocketFault> ended;
+        std::string in;
+        for (int i = 0; i < 100 && !ended; ++i) {
+            socket->wait(100ms);
+            ended = socket->exchange(in);
+        }
+        ASSERT_TRUE(ended.has_value());
+        EXPECT_EQ(ended->kind, SocketFault::Kind::kTls) << ended->text;
+        EXPECT_THAT(ended->text, HasSubstr("see cert_file and key_file")) << shown;
+    }
 }
 
 }  // namespace

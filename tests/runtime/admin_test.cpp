@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <gmock/gmock.h>
@@ -196,6 +197,7 @@ class AdminServerWithASite : public testing::Test {
             "127.0.0.1", 0,
             {{"/metrics", [] { return HttpResponse{200, "text/plain", "figures\n"}; }}}, kPatience,
             [this](const HttpRequest& request) {
+                ++asked_;
                 if (request.path == "/broken") throw std::runtime_error("secret");
                 if (request.path == "/slow") {
                     began_.set_value();
@@ -216,6 +218,7 @@ class AdminServerWithASite : public testing::Test {
         return connection.read_all();
     }
 
+    std::atomic<std::size_t> asked_{0};
     std::promise<void> began_;
     std::promise<void> go_on_;
     std::unique_ptr<AdminServer> server_;
@@ -252,6 +255,7 @@ TEST_F(AdminServerWithASite, ServesPagesWhileItBlocksAndForgetsWhoWasCutOff) {
     EXPECT_TRUE(slow->is_closed());  // it waited longest
     go_on_.set_value();
     EXPECT_THAT(waiting.back()->read_all(), HasSubstr("GET /act"));
+    EXPECT_LE(asked_, kMaxConnections + 1) << "what nobody waits for is not looked up";
 }
 
 TEST_F(AdminServerWithASite, EndsWithRequestsThatWait) {

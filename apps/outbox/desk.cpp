@@ -107,6 +107,7 @@ Result<Change> change_of(const std::string& body) {
     Change change;
     bool all = false;
     bool counted = false;
+    std::int64_t up_to = 0;
     for (const auto& [name, value] : json.items()) {
         std::string* text = name == "actor"        ? &change.actor
                             : name == "reason"     ? &change.reason
@@ -128,6 +129,8 @@ Result<Change> change_of(const std::string& body) {
         } else if (name == "expected" && value.is_number_unsigned()) {
             change.expected = value.get<std::int64_t>();
             counted = true;
+        } else if (name == "up_to" && value.is_number_unsigned()) {
+            up_to = value.get<std::int64_t>();
         } else {
             return wrong("'" + to_printable(name) + "' is not known here, or of another type");
         }
@@ -149,6 +152,8 @@ Result<Change> change_of(const std::string& body) {
                          : "which ones? Give ids, what restricts it, or all");
     }
     if (!counted) return wrong("how many? `expected` is what the dry run counted");
+    if (up_to <= 0) return wrong("of which? `up_to` is what the dry run gave with the count");
+    change.filter.up_to = up_to;
     return change;
 }
 
@@ -347,13 +352,17 @@ class DeskState {
     }
 
     Result<ordered_json> count(const Question& question) {
-        const DeadFilter filter = filter_of(question);
+        DeadFilter filter = filter_of(question);
         return look([&](Operations& operations) -> Result<ordered_json> {
+            const auto last = operations.last_dead();
+            if (!last.ok()) return last.error();
+            filter.up_to = *last;
             const auto total = operations.count_dead(filter);
             if (!total.ok()) return total.error();
             const auto gone = operations.routes_of_dead(filter, true);
             if (!gone.ok()) return gone.error();
-            return ordered_json{{"matched", *total}, {"routes_that_are_gone", *gone}};
+            return ordered_json{
+                {"matched", *total}, {"up_to", *last}, {"routes_that_are_gone", *gone}};
         });
     }
 

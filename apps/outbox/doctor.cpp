@@ -198,6 +198,31 @@ int mend(const Findings& findings, const runtime::Invocation& invocation,
     return failed ? runtime::kExitFailed : runtime::kExitOk;
 }
 
+// What is left, on stderr: what no statement mends, and what the server took and did not do
+// (a GRANT by who may not grant is a warning to it).
+int tell_rest(const Findings& findings) {
+    for (const spi::Finding& finding : findings) {
+        if (finding.grade == kFail)
+            std::cerr << "outbox: problem: " << redact(finding.text) << "\n";
+    }
+    return count(findings, kFail) > 0 ? runtime::kExitFailed : runtime::kExitOk;
+}
+
+Result<Findings> look_at_all(const RelayConfig& config, const std::vector<OpenWay>& open,
+                             const std::vector<std::string>& consumers) {
+    const auto source = make_source(config.source);
+    if (!source.ok()) return source.error();
+    auto findings = look_around(**source, config);
+    if (!findings.ok()) return findings;
+    for (const OpenWay& way : open) {
+        findings->push_back({kWarn, "transport: " + way.where + " " + way.weakness, {}});
+    }
+    look_at_certificates(config, *findings);
+    const Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config.source);
+    for (const std::string& url : consumers) look_at_consumers(url, config, oldest, *findings);
+    return findings;
+}
+
 }  // namespace
 
 int run_doctor(const runtime::Invocation& invocation) {
@@ -220,18 +245,16 @@ int run_doctor(const runtime::Invocation& invocation) {
                        {},
                        open.front().where + " " + open.front().weakness});
     }
-    const auto source = make_source(config->source);
-    if (!source.ok()) return report(source.error());
-    auto findings = look_around(**source, *config);
-    if (!findings.ok()) return report(findings.error());
-    for (const OpenWay& way : open) {
-        findings->push_back({kWarn, "transport: " + way.where + " " + way.weakness, {}});
-    }
-    look_at_certificates(*config, *findings);
     const std::vector<std::string> consumers = options.list("consumer-db");
-    const Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config->source);
-    for (const std::string& url : consumers) look_at_consumers(url, *config, oldest, *findings);
-    if (options.flag("fix")) return mend(*findings, invocation, *config);
+    const auto findings = look_at_all(*config, open, consumers);
+    if (!findings.ok()) return report(findings.error());
+    if (options.flag("fix")) {
+        const int code = mend(*findings, invocation, *config);
+        if (options.flag("dry-run")) return code;
+        const auto left = look_at_all(*config, open, consumers);
+        if (!left.ok()) return report(left.error());
+        return std::max(code, tell_rest(*left));
+    }
     const bool failed = count(*findings, kFail) > 0;
     if (options.flag("json")) {
         print_as_json(*findings);

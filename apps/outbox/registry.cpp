@@ -357,7 +357,7 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
     if (Status fitting = check_format_options(route, *format); !fitting.ok()) return fitting;
     if (Status fitting = check_framing(route); !fitting.ok()) return fitting;
     auto make = format->make({route.format_options, table, (*broker)->capabilities->attributes,
-                              shape, !route.claim_check.empty()});
+                              shape, !route.claim_check.empty(), (*broker)->why_not_header});
     if (!make.ok()) return make;
     if (route.claim_check.empty()) return codec::with_claims(*std::move(make), {});
     const auto store = open_store(route.claim_check);

@@ -204,10 +204,19 @@ ordered_json estimate_json(const replay::Estimate& estimate, const std::vector<F
     return {{"events", estimate.events},
             {"of", estimate.looked_at},
             {"bytes", estimate.bytes},
+            {"left_out", estimate.left_out},
             {"first_at", text_or_null(time_text(estimate.first_us))},
             {"last_at", text_or_null(time_text(estimate.last_us))},
             {"seconds", estimate.events / run.rate},
             {"consumers", consumers}};
+}
+
+std::string left_out_text(const replay::Estimate& estimate) {
+    return with_commas(estimate.left_out) +
+           (estimate.left_out == replay::kMostLeftOut ? " or more" : "") +
+           ", behind the first event that the route has not finished: published or not, they can "
+           "be "
+           "replayed once it is (outbox status says what waits)";
 }
 
 void print_estimate(const replay::Estimate& estimate, const std::vector<Floor>& floors,
@@ -215,6 +224,9 @@ void print_estimate(const replay::Estimate& estimate, const std::vector<Floor>& 
     std::cout << "replay of " << to_printable(describe(run.selection)) << "\n";
     print_field("events", with_commas(estimate.events) + " of " + with_commas(estimate.looked_at) +
                               ", about " + with_commas(estimate.bytes) + " bytes");
+    if (estimate.left_out > 0) {
+        print_field("left out", left_out_text(estimate));
+    }
     if (estimate.first_us != 0) {
         print_field("occurred",
                     time_text(estimate.first_us) + " to " + time_text(estimate.last_us));
@@ -470,7 +482,11 @@ int run_replay(const runtime::Invocation& invocation) {
         print_estimate(*estimate, *floors, run, *outfit);
     }
     if (estimate->events == 0) {
-        std::cerr << "outbox: no event matches; nothing was sent\n";
+        std::cerr << "outbox: no event "
+                  << (estimate->left_out == 0 ? "matches"
+                                              : "that can be replayed now matches; left out: " +
+                                                    left_out_text(*estimate))
+                  << "; nothing was sent\n";
         return runtime::kExitFailed;
     }
     if (dry_run) return runtime::kExitOk;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,6 +50,9 @@ struct Broker {
     core::TopicSyntax check_topic = nullptr;
     /// How it writes a field's value inside a topic that a template makes; null: as it is.
     core::TopicToken topic_token = nullptr;
+    /// Why no record can have a header of that name there, with the remedy; else nothing. Null: any
+    /// name will do.
+    std::optional<std::string> (*why_not_header)(std::string_view name) = nullptr;
 
     /// Does not contact the destination. Errors: kConfigInvalid, kGuaranteeRefused.
     Result<std::unique_ptr<spi::Sink>> (*make)(const Destination& destination) = nullptr;

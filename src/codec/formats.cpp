@@ -38,6 +38,21 @@ Status fit_claims(const debezium::Options& options) {
     return {};
 }
 
+// Else each event would be refused, one after another.
+Status fit_headers(const debezium::Options& options, const FormatSettings& settings) {
+    if (settings.why_not_header == nullptr) return {};
+    for (const debezium::AdditionalField& field : options.additional) {
+        if (field.placement != debezium::Placement::kHeader) continue;
+        const auto why = settings.why_not_header(field.alias);
+        if (!why) continue;
+        return Status(ErrorCode::kConfigInvalid, Advice::kStop,
+                      "table.fields.additional.placement = \"" + field.column +
+                          ":header:" + field.alias + "\" under [route.debezium]: " + *why +
+                          ", by a third part (COLUMN:header:ALIAS)");
+    }
+    return {};
+}
+
 // Wrong options are told when it is made; the columns once their table is known.
 Result<MakeEncoder> make_debezium(const FormatSettings& settings) {
     constexpr std::string_view kPrefix = "debezium.";
@@ -51,6 +66,7 @@ Result<MakeEncoder> make_debezium(const FormatSettings& settings) {
     if (Status fitting = settings.claims ? fit_claims(*options) : Status(); !fitting.ok()) {
         return fitting;
     }
+    if (Status fitting = fit_headers(*options, settings); !fitting.ok()) return fitting;
     if (settings.shape == nullptr) return MakeEncoder();
     const auto first = debezium::DebeziumEncoder::make(*options, *settings.shape);
     if (!first.ok()) return first.status();

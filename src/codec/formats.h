@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ struct FormatSettings {
     /// Of that table; null: it is not known yet, and the options alone are looked at.
     const spi::RowShape* shape = nullptr;
     bool claims = false;  ///< Large payloads are kept elsewhere.
+    /// As in `Broker`.
+    std::optional<std::string> (*why_not_header)(std::string_view name) = nullptr;
 };
 
 /// One value of the option `format`.

@@ -32,7 +32,7 @@ struct TracedEvent {
 
 /// An event that waits for another attempt.
 struct FailingEvent {
-    std::int64_t attempts = 0;  ///< 0: its topic or partition is down, which counts none.
+    std::int64_t attempts = 0;  ///< 0: its topic, partition or store is down, which counts none.
     std::int64_t first_failed_us = 0;
     std::int64_t next_attempt_us = 0;
     std::string error_code = {};

@@ -62,7 +62,7 @@ std::string cause_of(const FailingEvent& failing) {
 }
 
 constexpr std::string_view kTopicUnknown = "OB_TOPIC_UNKNOWN";
-constexpr std::string_view kPartDown = "the topic or partition is down";
+constexpr std::string_view kPartDown = "the topic, partition or store that it needs is down";
 
 class Explainer {
   public:

@@ -94,6 +94,7 @@ struct DeadFilter {
     std::string key = {};
     std::string error_code = {};
     std::string tenant = {};
+    std::int64_t up_to = 0;  ///< Of those that were there when this was the last; 0: of all.
 
     [[nodiscard]] bool empty() const {
         return ids.empty() && route.empty() && event_type.empty() && key.empty() &&
@@ -144,7 +145,7 @@ struct WaitingEvent {
     std::string id = {};
     std::int64_t position = 0;  ///< 0: the table has none that lasts.
     std::string key = {};
-    std::int64_t attempts = 0;  ///< 0: its topic or partition is down, which counts none.
+    std::int64_t attempts = 0;  ///< 0: its topic, partition or store is down, which counts none.
     std::int64_t first_failed_at_us = 0;
     std::int64_t next_attempt_at_us = 0;
     std::string error_code = {};
@@ -219,6 +220,9 @@ class Operations : public DeadLetters {
         os_user_ = std::move(os_user);
         reason_ = std::move(reason);
     }
+
+    /// The highest `dead_id`; 0: there is no letter.
+    virtual Result<std::int64_t> last_dead() = 0;
 
     virtual Result<LeaseInfo> lease() = 0;
     /// The table's routes, and those that are retired and have dead letters, by name.
@@ -405,6 +409,7 @@ class NoOperations final : public Operations {
         return std::vector<DeadInfo>{};
     }
     Result<std::int64_t> count_dead(const DeadFilter&) override { return std::int64_t{0}; }
+    Result<std::int64_t> last_dead() override { return std::int64_t{0}; }
     Result<std::int64_t> retry_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::int64_t> discard_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::vector<LedgerRoute>> ledger_routes(bool) override {

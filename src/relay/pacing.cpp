@@ -10,6 +10,7 @@ constexpr std::int64_t kBusyAfterEventUs = 1'000'000;  // poll at full pace this
 constexpr std::int64_t kReadRetryMinUs = 100'000;
 constexpr std::int64_t kReadRetryMaxUs = 2'000'000;
 constexpr std::size_t kMaxRefill = 500;
+constexpr std::int64_t kBackWhileReadingUs = 100'000;
 
 ErrorInfo unmatched(const spi::EventView& event) {
     return {ErrorCode::kConfigInvalid,
@@ -177,6 +178,7 @@ void Pacing::read(std::int64_t now_us) {
     read_wait_us_ = busy_us;
     next_read_us_ = more ? now_us : now_us + busy_us;
     admit(batch_id, now_us);
+    reading_through_ = reading_through_ && more;
 }
 
 void Pacing::read_failed(const ErrorInfo& error, std::int64_t now_us) {
@@ -213,14 +215,16 @@ void Pacing::admit(std::uint32_t batch_id, std::int64_t now_us) {
     flow_.held.note_size(held.batch);
     ++held.live;  // keeps the batch while it is walked
     const auto count = static_cast<std::uint32_t>(held.batch.size());
+    std::uint32_t taken = 0;
     // Nothing is sent behind an event that ends the route.
     for (std::uint32_t index = 0; index < count && flow_.fatal.ok(); ++index) {
-        admit_event(batch_id, index, now_us);
+        if (admit_event(batch_id, index, now_us)) ++taken;
     }
+    reading_through_ = taken < count / 2;
     flow_.held.let_go(batch_id, 1);
 }
 
-void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us) {
+bool Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us) {
     const spi::EventView& event = flow_.held[batch_id].batch.events()[index];
     std::uint32_t attempts = event.attempts;
     std::int64_t next_attempt_us = event.next_attempt_us;
@@ -232,7 +236,7 @@ void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64
             failing_before_.erase(it);
         }
     }
-    if (!is_wanted(event)) return;
+    if (!is_wanted(event)) return true;
     const core::TenantId tenant = flow_.tenants.of(event.tenant_id, now_us);
     std::int64_t due_us = 0;
     if (next_attempt_us != 0) {
@@ -242,10 +246,11 @@ void Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64
     if (!flow_.tenants.may_admit(tenant, now_us)) {
         flow_.tenants.set_aside(tenant,
                                 {event.position, attempts, due_us, 0, attempts > 0 || due_us > 0});
-        return;
+        return false;
     }
     flow_.tenants.admitted(tenant);
     enter(batch_id, index, tenant, attempts, due_us, now_us);
+    return true;
 }
 
 // Into its lane, not before `due_us`.
@@ -283,6 +288,9 @@ void Pacing::take_back(std::int64_t now_us) {
     if (flow_.tenants.waits_for_record()) flow_.outcomes.hurry = true;
     if (now_us < next_read_us_ && read_failed_) return;
     if (!may_take_back()) return;
+    // Behind a burst others' events wait to be read.
+    if (reading_through_ && may_read() && now_us < next_back_us_) return;
+    next_back_us_ = now_us + kBackWhileReadingUs;
     back_.clear();
     const std::size_t most = flow_.options.max_in_flight_bytes - flow_.held.bytes();
     flow_.tenants.take_back(

@@ -60,7 +60,8 @@ class Pacing {
     void read_recovered();
     void note_path();
     void admit(std::uint32_t batch_id, std::int64_t now_us);
-    void admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
+    /// False: it was set aside.
+    bool admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
     void enter(std::uint32_t batch_id, std::uint32_t index, core::TenantId tenant,
                std::uint32_t attempts, std::int64_t due_us, std::int64_t now_us);
     void pause_now();
@@ -80,6 +81,8 @@ class Pacing {
     std::int64_t read_wait_us_;
     bool read_failed_ = false;
     bool back_first_ = true;
+    bool reading_through_ = false;   // most of a full batch was set aside
+    std::int64_t next_back_us_ = 0;  // not earlier while reading through
 };
 
 }  // namespace outbox::relay

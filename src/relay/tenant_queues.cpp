@@ -18,6 +18,10 @@ constexpr std::size_t kWholePercent = 100;
 // So much of a second's events may go at once.
 constexpr double kRateBurst = 0.1;
 constexpr double kUsPerSecond = 1e6;
+// Each portion costs a read, for which the events of all others wait: a tenant gets one so often,
+// or as soon as a quarter of its share is free.
+constexpr std::int64_t kPortionUs = 20'000;
+constexpr std::size_t kPortionOfShare = 4;
 
 std::size_t share_of(std::size_t all, std::size_t percent) {
     if (percent >= kWholePercent) return kNoLimit;
@@ -105,6 +109,12 @@ bool TenantQueues::has_turn(Id id, std::int64_t now_us) {
     return true;
 }
 
+bool TenantQueues::may_come_back(const Tenant& tenant, std::int64_t now_us) const {
+    if (now_us >= tenant.back_at_us) return true;
+    return rate_ == 0 && share_events_ - std::min(share_events_, in_window(tenant)) >=
+                             share_events_ / kPortionOfShare;
+}
+
 void TenantQueues::set_aside(Id id, Position position) {
     Tenant& tenant = tenants_[id];
     if (tenant.aside.empty()) waiting_.push_back(id);
@@ -140,7 +150,10 @@ void TenantQueues::take_back(std::size_t most, std::int64_t now_us, std::vector<
         waiting_.pop_front();
         Tenant& tenant = tenants_[id];
         positions_.clear();
-        tenant.aside.take_lowest(std::min(room(tenant, now_us), end - out.size()), positions_);
+        if (may_come_back(tenant, now_us)) {
+            tenant.aside.take_lowest(std::min(room(tenant, now_us), end - out.size()), positions_);
+        }
+        if (!positions_.empty()) tenant.back_at_us = now_us + kPortionUs;
         for (const Position position : positions_) {
             Back back{position, id};
             if (const auto retry = tenant.retries.find(position); retry != tenant.retries.end()) {
@@ -169,10 +182,14 @@ std::int64_t TenantQueues::next_back_us(std::int64_t now_us) const {
     for (const Id id : waiting_) {
         const Tenant& tenant = tenants_[id];
         if (tenant.paused || !has_room(tenant)) continue;
-        if (rate_ == 0) return now_us;
+        if (rate_ == 0) {
+            next_us = std::min(next_us, may_come_back(tenant, now_us) ? now_us : tenant.back_at_us);
+            continue;
+        }
         const double missing = std::max(0.0, 1 - tenant.tokens);
         const auto wait_us = static_cast<std::int64_t>(missing / rate_ * kUsPerSecond) + 1;
-        next_us = std::min(next_us, std::max(now_us, tenant.tokens_at_us + wait_us));
+        next_us =
+            std::min(next_us, std::max({now_us, tenant.back_at_us, tenant.tokens_at_us + wait_us}));
     }
     return next_us;
 }

@@ -67,7 +67,8 @@ class TenantQueues {
     }
 
     /// Chooses what to take back: at most `most` positions, tenant after tenant in turn, ascending
-    /// within each. Those that it chooses are aside no longer and count as admitted.
+    /// within each, and of each in portions that are worth a read. Those that it chooses are aside
+    /// no longer and count as admitted.
     struct Back {
         Position position = 0;
         Id tenant = 0;
@@ -109,6 +110,7 @@ class TenantQueues {
         std::size_t bytes = 0;       // of those with slots
         double tokens = 0;
         std::int64_t tokens_at_us = 0;
+        std::int64_t back_at_us = 0;  // not earlier, but where much has room
         spi::PositionSet aside;
         std::unordered_map<Position, Retry> retries;  // of `aside`
     };
@@ -124,6 +126,7 @@ class TenantQueues {
     }
     [[nodiscard]] bool has_room(const Tenant& tenant) const;
     [[nodiscard]] std::size_t room(Tenant& tenant, std::int64_t now_us) const;
+    [[nodiscard]] bool may_come_back(const Tenant& tenant, std::int64_t now_us) const;
     void forget_idle(std::int64_t now_us);
 
     const RelayOptions& options_;

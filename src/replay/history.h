@@ -37,6 +37,8 @@ struct Selection {
 /// Where in a history an event stands, as a text of its database's own. Empty: before the first.
 using Place = std::string;
 
+inline constexpr std::int64_t kMostLeftOut = 10'000;
+
 /// What a replay of the selection would send.
 struct Estimate {
     std::int64_t looked_at = 0;  ///< Events that the route has finished, or dead letters of it.
@@ -45,6 +47,9 @@ struct Estimate {
     std::int64_t first_us = 0;   ///< When the earliest of them occurred; 0: not known.
     std::int64_t last_us = 0;
     Place end;  ///< Of the last event of the history.
+    /// Selected, too, and no part of the history yet: behind the first event that the route has not
+    /// finished, some may be published. At most `kMostLeftOut` are counted.
+    std::int64_t left_out = 0;
     /// Of each floor that was given: how many are from before it.
     std::vector<std::int64_t> before;
 };

@@ -215,6 +215,17 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
     expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage, "there is no option 'sorce'");
     outbox_.write("outbox.toml", formatted + "source = \"my shop\"\n");
     expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage, "is not a URI-reference");
+    const std::string placed =
+        "format = \"debezium\"\n[route.debezium]\n\"table.fields.additional.placement\" = ";
+    for (const auto& [to, header] : {std::pair("redis://127.0.0.1:1", "value"),
+                                     {"nats://127.0.0.1:1", "Nats-Msg-Id"},
+                                     {"amqp://127.0.0.1:1/?exchange=x", "CC"},
+                                     {"mqtt://127.0.0.1:1", "outbox-key"}}) {
+        outbox_.write("outbox.toml", "[source]\nurl = \"sqlite:///x\"\n[[route]]\nto = \"" +
+                                         std::string(to) + "\"\n" + placed +
+                                         "\"type:header:" + header + "\"\n");
+        expect_refusal({"relay"}, kUsage, "type:header:" + std::string(header));
+    }
     expect_refusal({"relay", "--from", "sqlite:///x", "--to", "null:", "--format", "cloudevent"},
                    kUsage, "did you mean 'cloudevents'");
 }

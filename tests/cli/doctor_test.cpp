@@ -78,6 +78,52 @@ TEST_F(Doctor, SaysWhichRightsAreMissingAndItsStatementsGiveThem) {
     EXPECT_THAT(good.out, Not(HasSubstr("problem ")));
 }
 
+// To the server that is a warning, and a pipeline would go on.
+TEST_F(Doctor, AStatementThatGaveNothingIsNoMend) {
+    admin_.exec(
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO doctor_relay; GRANT ALL ON ALL SEQUENCES IN "
+        "SCHEMA public TO doctor_relay; REVOKE SELECT ON outbox_events FROM doctor_relay");
+    const Finished own = doctor({"--fix"}, as_relay());
+    EXPECT_EQ(own.status.code, 1) << own.out;
+    EXPECT_THAT(own.err, HasSubstr("problem: rights: user doctor_relay lacks SELECT on"));
+}
+
+TEST_F(Doctor, NamesTheSchemaThatTheRoleMayNotLookInto) {
+    admin_.exec("CREATE SCHEMA ob; ALTER TABLE outbox_events SET SCHEMA ob");
+    const Finished bad = doctor({"--schema", "ob"}, as_relay());
+    EXPECT_EQ(bad.status.code, 4) << bad.out;
+    EXPECT_THAT(bad.err, HasSubstr("GRANT USAGE ON SCHEMA ob TO \"doctor_relay\""));
+    EXPECT_THAT(doctor({"--table", "ob.outbox_events"}, as_relay()).err,
+                HasSubstr("GRANT USAGE ON SCHEMA ob"));
+    EXPECT_THAT(doctor({"--table", "ob.nothing"}, as_relay()).err, HasSubstr("there is no table"));
+}
+
+// The relay would send the events of tenants that are paused.
+TEST_F(Doctor, WarnsOfARelayThatCannotReadWhoIsPausedAndPausesNobodyThen) {
+    for (const std::string table :
+         {"events", "scheduled", "lease", "routes", "ledger", "route_done", "delivery",
+          "dead_letters", "route_stats", "standbys", "audit", "migrations"}) {
+        admin_.exec("GRANT ALL ON outbox_" + table + " TO doctor_relay");
+    }
+    admin_.exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO doctor_relay");
+    const Finished warned = doctor({}, as_relay());
+    EXPECT_EQ(warned.status.code, 0) << warned.out << warned.err;
+    EXPECT_THAT(warned.out, HasSubstr("warning  rights: user doctor_relay lacks SELECT on "
+                                      "\"public\".outbox_paused_tenants"));
+    const std::vector<std::string> pause{"tenant", "pause", "acme", "--reason",
+                                         "moves",  "--db",  url_};
+    {
+        const Pg relay(as_relay());
+        const Finished refused = outbox_.run(pause);
+        EXPECT_EQ(refused.status.code, 4) << refused.out;
+        EXPECT_THAT(refused.err, HasSubstr("GRANT SELECT ON"));
+        EXPECT_EQ(admin_.value("SELECT count(*) FROM outbox_paused_tenants"), "0");
+        admin_.exec("GRANT SELECT ON outbox_paused_tenants TO doctor_relay");
+        EXPECT_EQ(outbox_.run(pause).status.code, 0);
+    }
+    EXPECT_THAT(doctor({}, as_relay()).out, HasSubstr("has all it needs"));
+}
+
 TEST_F(Doctor, WarnsOfWhatWorksAndLosesSomething) {
     admin_.exec("ALTER TABLE outbox_events SET (autovacuum_enabled = off)");
     const Finished warned = doctor({});

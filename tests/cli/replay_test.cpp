@@ -577,6 +577,33 @@ TEST_P(Replay, NothingThatMatchesIsAClearAnswer) {
     EXPECT_THAT(no_run.err, HasSubstr("there is no run"));
 }
 
+// A table that keeps its rows knows only up to where all is finished.
+class ReplayOfKeptRows : public Replay {};
+
+TEST_P(ReplayOfKeptRows, OneEventThatWaitsKeepsThoseBehindItOutAndThatIsSaid) {
+    emit(1);
+    publish();
+    ASSERT_EQ(
+        outbox_.run({"tenant", "pause", "idle", "--reason", "moves", "--db", url_}).status.code, 0);
+    emit(2, "k", "Made", "orders", "idle");
+    for (int n = 3; n <= 5; ++n) emit(n, "z");
+    {
+        Process running = relay();
+        ASSERT_TRUE(eventually(60s, "the others arrive", [&] { return mail().size() == 3; }));
+    }
+    const Finished none = replay({"--key", "z", "--dry-run"});
+    EXPECT_EQ(none.status.code, 1) << none.out;
+    EXPECT_THAT(none.err, AllOf(HasSubstr("no event that can be replayed now matches"),
+                                HasSubstr("left out: 3, behind the first event")));
+    const Finished some = replay({"--tenant", "acme", "--dry-run"});
+    EXPECT_EQ(some.status.code, 0) << some.err;
+    EXPECT_THAT(some.out, HasSubstr("3, behind the first event"));
+    EXPECT_EQ(json::parse(replay({"--tenant", "acme", "--dry-run", "--json"}).out)
+                  .at("estimate")
+                  .at("left_out"),
+              3);
+}
+
 TEST_P(Replay, ToAnotherDestinationNeedsItsOwnName) {
     emit(1);
     publish();
@@ -596,6 +623,8 @@ TEST_P(Replay, ToAnotherDestinationNeedsItsOwnName) {
     EXPECT_EQ(Sqlite(outbox_.file("audit.db")).value("SELECT count(*) FROM outbox_mailbox"), "1");
     EXPECT_EQ(list()[0]["to"], "mailbox+" + other);
 }
+
+INSTANTIATE_TEST_SUITE_P(OnKeep, ReplayOfKeptRows, testing::Values(kKeep));
 
 INSTANTIATE_TEST_SUITE_P(Databases, Replay,
                          testing::ValuesIn(and_in_full<const char*>({kKeep, kSqlite}, {kMark})),

@@ -446,6 +446,23 @@ TEST_F(DebeziumFormat, TakesNoClaimsWhereItsValueIsMoreThanThePayload) {
     EXPECT_EQ(refused({{placed, "type:header"}}, true), "");
 }
 
+// Each event would be refused by the sink, one after another.
+TEST_F(DebeziumFormat, PlacesNoColumnInAHeaderThatTheDestinationCannotHave) {
+    const auto refused = [&](const std::string& placed) {
+        FormatSettings settings{
+            {{"debezium.table.fields.additional.placement", placed}}, "t", {}, nullptr};
+        settings.why_not_header = [](std::string_view name) {
+            return name == "value" ? std::optional<std::string>("it is taken") : std::nullopt;
+        };
+        const auto made = find_format("debezium")->make(settings);
+        return made.ok() ? std::string() : made.error().message;
+    };
+    EXPECT_THAT(refused("type:header:value"), HasSubstr("type:header:value"));
+    EXPECT_THAT(refused("value:header"), HasSubstr("it is taken"));
+    EXPECT_EQ(refused("value:header:amount"), "");
+    EXPECT_EQ(refused("value:envelope"), "");
+}
+
 TEST_F(DebeziumFormat, NeedsASourceThatTellsTypes) {
     shape_.columns.clear();
     EXPECT_THAT(refusal({}), HasSubstr("PostgreSQL"));

@@ -126,11 +126,15 @@ TEST(Explanation, OfATopicThatIsDownCountsNoAttempts) {
     EXPECT_TRUE(says(explain(all), "is missing (the event names 'orders'), and no attempt"));
     EXPECT_EQ(explain(all).waits[0].next_attempt_us, 0);
     all.trace.routes[0].failing->error_code = "OB_SINK_TIMEOUT";
-    EXPECT_TRUE(says(explain(all), "the topic or partition is down, and no attempt is counted"));
+    EXPECT_TRUE(says(explain(all),
+                     "the topic, partition or store that it needs is down, and no attempt is "
+                     "counted"));
     all.trace.routes[0].earlier = {.id = "e1", .failing = all.trace.routes[0].failing};
     all.trace.routes[0].failing.reset();
     EXPECT_EQ(reasons(explain(all)), "behind");
-    EXPECT_TRUE(says(explain(all), "of which the topic or partition is down: OB_SINK_TIMEOUT"));
+    EXPECT_TRUE(
+        says(explain(all),
+             "of which the topic, partition or store that it needs is down: OB_SINK_TIMEOUT"));
 }
 
 TEST(Explanation, HidesWhatIsSecretInErrors) {

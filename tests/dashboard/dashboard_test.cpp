@@ -91,8 +91,13 @@ class Dashboard : public Routes {
         if (!token.empty()) headers += "Authorization: Bearer " + token + "\r\n";
         return http(port_, "POST", path, body.dump(), headers);
     }
+    static constexpr int kLast = 1'000'000;  // beyond all letters
     static json retry_all(std::int64_t expected) {
-        return {{"actor", "Ann"}, {"reason", "mended"}, {"all", true}, {"expected", expected}};
+        return {{"actor", "Ann"},
+                {"reason", "mended"},
+                {"all", true},
+                {"expected", expected},
+                {"up_to", kLast}};
     }
     std::string letters() { return sql("SELECT count(*) FROM outbox_dead_letters"); }
     std::string asked() {
@@ -271,6 +276,7 @@ TEST_P(Dashboard, ChangesNeedTheTokenAndAreWrittenDown) {
     EXPECT_EQ(audited(), "0");
 
     json one{{"actor", "Ann"}, {"reason", "mended"}, {"expected", 1}, {"route", "near"}};
+    one["up_to"] = kLast;
     one["ids"] = {"00000000-0000-7000-8000-000000000001"};
     const HttpAnswer retried = post("/api/letters/retry", one);
     EXPECT_EQ(retried.status, 200) << retried.body;
@@ -293,6 +299,24 @@ TEST_P(Dashboard, ChangesNeedTheTokenAndAreWrittenDown) {
     EXPECT_EQ(read("/api/audit?before=" + lines[0]["audit_id"].dump())["lines"].size(), 1);
 }
 
+// As many as were counted, and others than those.
+TEST_P(Dashboard, ALetterThatCameSinceTheCountIsNotAmongThoseThatWereMeant) {
+    let_a_relay_run();
+    add_letters(3);
+    Process running = start();
+    const json counted = read("/api/letters/count");
+    EXPECT_EQ(counted["matched"], 3);
+    json meant = retry_all(3);
+    meant["up_to"] = counted["up_to"];
+    sql("DELETE FROM outbox_dead_letters WHERE dead_id = 1");
+    add_letters(1);
+    EXPECT_EQ(post("/api/letters/discard", meant).status, 409);
+    EXPECT_EQ(letters(), "3");
+    meant["expected"] = 2;
+    EXPECT_EQ(post("/api/letters/discard", meant).status, 200);
+    EXPECT_EQ(sql("SELECT dead_id FROM outbox_dead_letters"), "4");
+}
+
 TEST_P(Dashboard, WhatIsNotMeantWhollyChangesNothing) {
     let_a_relay_run();
     add_letters(3);
@@ -311,6 +335,8 @@ TEST_P(Dashboard, WhatIsNotMeantWhollyChangesNothing) {
     refused(all, {"actor"}, 400);
     refused(all, {"reason"}, 400);
     refused(all, {"expected"}, 400);
+    refused(all, {"up_to"}, 400);
+    refused({{"all", true}, {"up_to", 0}}, {}, 400);
     refused({{"all", true}, {"reason", "  \n "}}, {}, 400);
     refused({{"all", true}, {"reason", std::string(501, 'x')}}, {}, 400);
     refused({{"all", true}, {"actor", "a\nb"}}, {}, 400);
@@ -438,7 +464,11 @@ TEST_P(Dashboard, TenantsThatArePausedAndTheLongestBacklogsAreShown) {
     add_letters(3);
     sql("UPDATE outbox_dead_letters SET tenant_id = 'acme' WHERE dead_id = 2");
     EXPECT_EQ(read("/api/letters?tenant=acme")["total"], 1);
-    const json change{{"actor", "Ann"}, {"reason", "moved"}, {"tenant", "acme"}, {"expected", 1}};
+    const json change{{"actor", "Ann"},
+                      {"reason", "moved"},
+                      {"tenant", "acme"},
+                      {"expected", 1},
+                      {"up_to", kLast}};
     EXPECT_EQ(post("/api/letters/discard", change).status, 200);
     EXPECT_EQ(letters(), "2");
 }

@@ -270,7 +270,7 @@ TEST_P(TenantsAtRandom, PausedAndResumedAgainAndAgainNothingIsLostAndNothingOver
     pause({});
     recording_ = true;
     turn_us_ = 1'000'000;
-    step(300);
+    step(1000);
     EXPECT_EQ(destination_->records().size(), total);
     expect_order();
     EXPECT_EQ(stats_.held_bytes.load(), 0);
@@ -299,6 +299,33 @@ TEST_F(TenantsOfARoute, ABurstOfOneTenantLeavesRoomForTheOthers) {
     step(400);
     EXPECT_EQ(arrived("burst"), 10'000U);
     expect_order();
+}
+
+// Each costs a read, for which all others wait.
+TEST_F(TenantsOfARoute, WhatComesBackComesInPortions) {
+    options_.tenant_share = 10;
+    options_.max_unrecorded = 1'000;  // 100 of a tenant
+    TenantQueues tenants(options_);
+    const auto id = tenants.of("burst", 0);
+    for (Position position = 1; position <= 500; ++position) tenants.set_aside(id, position);
+    std::vector<TenantQueues::Back> back;
+    const auto take = [&](std::int64_t now_us) {
+        back.clear();
+        tenants.take_back(1'000, now_us, back);
+        for (std::size_t i = 0; i < back.size(); ++i) tenants.takes(id, 1);
+        return back.size();
+    };
+    std::int64_t now_us = 1'000'000;
+    EXPECT_EQ(take(now_us), 100U);
+    tenants.gives_back(id, 1);
+    EXPECT_EQ(take(now_us), 0U) << "one is not worth a read";
+    EXPECT_GT(tenants.next_back_us(now_us), now_us);
+    for (int i = 0; i < 30; ++i) tenants.gives_back(id, 1);
+    EXPECT_EQ(tenants.next_back_us(now_us), now_us);
+    EXPECT_EQ(take(now_us), 31U) << "a quarter of the share is";
+    tenants.gives_back(id, 1);
+    now_us = tenants.next_back_us(now_us);
+    EXPECT_EQ(take(now_us), 1U) << "nor does one wait for long";
 }
 
 // A key may fail for days: what waits for it has no place of those that can go.

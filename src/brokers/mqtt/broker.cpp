@@ -4,6 +4,7 @@
 
 #include "backend/configured.h"
 #include "brokers/mqtt/config.h"
+#include "brokers/mqtt/message.h"
 #include "brokers/mqtt/sink.h"
 #include "brokers/mqtt/topic.h"
 #include "net/certificate_dates.h"
@@ -36,6 +37,7 @@ const Broker& mqtt_broker() {
         .example_option = "retain = true",
         .check_topic = mqtt::check_topic,
         .topic_token = mqtt::encode_level,
+        .why_not_header = mqtt::why_not_header,
         .make = configured::make<config_of, mqtt::MqttSink>,
         .check_settings = configured::check<config_of, net::check_files>,
         .weakness = configured::weakness<config_of, mqtt::transport_weakness>,

@@ -20,6 +20,18 @@ bool is_plain_text(std::string_view text) {
 
 }  // namespace
 
+std::optional<std::string> why_not_header(std::string_view name) {
+    if (name == kKeyProperty || name == kNullProperty) {
+        return "the header '" + std::string(name) + "' is the relay's; use another name";
+    }
+    if (name.empty()) return "it has a header without a name";
+    if (!is_plain_text(name)) {
+        return "the name of the header '" + to_printable(name.substr(0, 100)) +
+               "' has a control character or U+FEFF or is not UTF-8; use another name";
+    }
+    return std::nullopt;
+}
+
 std::optional<std::string> Properties::set(const spi::Record& record) {
     list_.clear();
     encoded_.clear();
@@ -32,14 +44,7 @@ std::optional<std::string> Properties::set(const spi::Record& record) {
     }
     if (record.value.data() == nullptr) list_.emplace_back(kNullProperty, "true");
     for (const spi::HeaderView& header : record.headers) {
-        if (header.name == kKeyProperty || header.name == kNullProperty) {
-            return "the header '" + std::string(header.name) + "' is the relay's; use another name";
-        }
-        if (header.name.empty()) return "it has a header without a name";
-        if (!is_plain_text(header.name)) {
-            return "the name of the header '" + to_printable(header.name.substr(0, 100)) +
-                   "' has a control character or U+FEFF or is not UTF-8; use another name";
-        }
+        if (auto why = why_not_header(header.name)) return why;
         if (auto why = add(header.name, header.value)) return why;
     }
     return std::nullopt;

@@ -15,6 +15,9 @@ namespace outbox::mqtt {
 inline constexpr std::string_view kKeyProperty = "outbox-key";
 inline constexpr std::string_view kNullProperty = "outbox-null";
 
+/// Why no record can have a header of that name; else nothing.
+[[nodiscard]] std::optional<std::string> why_not_header(std::string_view name);
+
 /// The user properties of a record's message, kept from one to the next so that nothing is
 /// allocated for most.
 class Properties {

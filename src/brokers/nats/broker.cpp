@@ -6,6 +6,7 @@
 #include "brokers/nats/config.h"
 #include "brokers/nats/login.h"
 #include "brokers/nats/look.h"
+#include "brokers/nats/message.h"
 #include "brokers/nats/sink.h"
 #include "brokers/nats/subject.h"
 #include "net/certificate_dates.h"
@@ -41,6 +42,7 @@ const Broker& nats_broker() {
         .example_option = "stream = \"ORDERS\"",
         .check_topic = nats::check_subject,
         .topic_token = nats::encode_token,
+        .why_not_header = nats::why_not_header,
         .make = configured::make<config_of, nats::NatsSink>,
         .check_settings = configured::check<config_of, nats::check_files>,
         .describe = configured::describe<config_of, nats::describe_windows>,

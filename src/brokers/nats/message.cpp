@@ -12,16 +12,21 @@ constexpr std::string_view kServers = "nats-";  // headers that mean something t
 
 }  // namespace
 
+std::optional<std::string> why_not_header(std::string_view name) {
+    if (auto why = net::why_not_header_name(name)) return why;
+    if (begins_with_word(name, kServers)) {
+        return "NATS has a meaning of its own for headers that begin with Nats-, as '" +
+               std::string(name) + "' does; use another name";
+    }
+    if (name == kKeyHeader || name == kNullHeader) {
+        return "the header '" + std::string(name) + "' is the relay's; use another name";
+    }
+    return std::nullopt;
+}
+
 std::optional<std::string> why_not_carried(const spi::Record& record) {
     for (const spi::HeaderView& header : record.headers) {
-        if (auto why = net::why_not_header_name(header.name)) return why;
-        if (begins_with_word(header.name, kServers)) {
-            return "NATS has a meaning of its own for headers that begin with Nats-, as '" +
-                   std::string(header.name) + "' does; use another name";
-        }
-        if (header.name == kKeyHeader || header.name == kNullHeader) {
-            return "the header '" + std::string(header.name) + "' is the relay's; use another name";
-        }
+        if (auto why = why_not_header(header.name)) return why;
     }
     return std::nullopt;
 }

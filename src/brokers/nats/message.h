@@ -15,6 +15,9 @@ inline constexpr std::string_view kStreamHeader = "Nats-Expected-Stream";
 inline constexpr std::string_view kKeyHeader = "outbox-key";
 inline constexpr std::string_view kNullHeader = "outbox-null";
 
+/// Why no record can have a header of that name; else nothing.
+[[nodiscard]] std::optional<std::string> why_not_header(std::string_view name);
+
 /// Why no message can carry the record; else nothing. Without allocation where there is nothing to
 /// say.
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record);

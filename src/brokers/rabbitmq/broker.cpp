@@ -4,6 +4,7 @@
 
 #include "backend/configured.h"
 #include "brokers/rabbitmq/config.h"
+#include "brokers/rabbitmq/message.h"
 #include "brokers/rabbitmq/sink.h"
 #include "net/certificate_dates.h"
 #include "net/certificates.h"
@@ -35,6 +36,7 @@ const Broker& rabbitmq_broker() {
             "`exchange`, `declare`, `exchange_type`, `heartbeat_s`, `ca_file`, `cert_file`, "
             "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
         .example_option = "exchange = \"orders\"",
+        .why_not_header = rabbitmq::why_not_header,
         .make = configured::make<config_of, rabbitmq::RabbitmqSink>,
         .check_settings = configured::check<config_of, net::check_files>,
         .weakness = configured::weakness<config_of, rabbitmq::transport_weakness>,

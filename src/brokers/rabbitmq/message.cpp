@@ -15,14 +15,18 @@ std::string too_long(std::string_view what, std::size_t bytes) {
            " bytes, and AMQP takes 255";
 }
 
-std::optional<std::string> why_not_header(std::string_view name, std::string_view value) {
+std::optional<std::string> why_not_value(std::string_view name, std::string_view value) {
+    if (name != kContentTypeHeader || value.size() <= kMaxShortBytes) return std::nullopt;
+    return too_long("header 'content-type'", value.size());
+}
+
+}  // namespace
+
+std::optional<std::string> why_not_header(std::string_view name) {
     if (name.size() > kMaxShortBytes) {
         return too_long("header '" + to_printable(name.substr(0, 40)) + "...'", name.size());
     }
     if (name.empty()) return "it has a header without a name";
-    if (name == kContentTypeHeader && value.size() > kMaxShortBytes) {
-        return too_long("header 'content-type'", value.size());
-    }
     // RabbitMQ takes them for lists of further routing keys, and closes the channel at a text.
     if (name == "CC" || name == "BCC") {
         return "RabbitMQ has a meaning of its own for the header '" + std::string(name) +
@@ -33,8 +37,6 @@ std::optional<std::string> why_not_header(std::string_view name, std::string_vie
     }
     return std::nullopt;
 }
-
-}  // namespace
 
 std::string_view routing_key_of(const spi::Record& record) {
     return record.routing_key.empty() ? record.topic : record.routing_key;
@@ -54,7 +56,8 @@ std::optional<std::string> why_not_carried(const spi::Record& record, std::size_
     std::size_t bytes = kOtherBytes + kKeyHeader.size() + record.key.size() + kNullHeader.size() +
                         2 * kHeaderOverhead;
     for (const spi::HeaderView& header : record.headers) {
-        if (auto why = why_not_header(header.name, header.value)) return why;
+        if (auto why = why_not_header(header.name)) return why;
+        if (auto why = why_not_value(header.name, header.value)) return why;
         bytes += header.name.size() + header.value.size() + kHeaderOverhead;
     }
     if (bytes <= max_frame_bytes) return std::nullopt;

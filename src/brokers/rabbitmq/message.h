@@ -19,6 +19,9 @@ inline constexpr std::string_view kContentTypeHeader = "content-type";
 /// The event's own routing key, else the topic.
 [[nodiscard]] std::string_view routing_key_of(const spi::Record& record);
 
+/// Why no record can have a header of that name; else nothing.
+[[nodiscard]] std::optional<std::string> why_not_header(std::string_view name);
+
 /// Why no message can carry the record; else nothing. `max_frame_bytes`: the connection's, in which
 /// the headers must fit (AMQP 0-9-1, 4.2.6). Without allocation where there is nothing to say.
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record,

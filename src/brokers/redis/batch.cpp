@@ -20,16 +20,19 @@ bool is_id(const spi::HeaderView& header) {
 
 }  // namespace
 
+std::optional<std::string> why_not_header(std::string_view name) {
+    if (name != kKeyField && name != kValueField) return std::nullopt;
+    return "the field '" + std::string(name) +
+           "' of an entry is the relay's; give the header another name";
+}
+
 std::optional<std::string> why_not_carried(const spi::Record& record) {
     if (record.headers.size() > kMaxHeaders) {
         return "it has " + std::to_string(record.headers.size()) +
                " headers, and 3500 can be appended at once";
     }
     for (const spi::HeaderView& header : record.headers) {
-        if (header.name == kKeyField || header.name == kValueField) {
-            return "the field '" + std::string(header.name) +
-                   "' of an entry is the relay's; give the header another name";
-        }
+        if (auto why = why_not_header(header.name)) return why;
     }
     return std::nullopt;
 }

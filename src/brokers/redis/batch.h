@@ -11,6 +11,9 @@
 
 namespace outbox::redis {
 
+/// Why no record can have a header of that name; else nothing.
+[[nodiscard]] std::optional<std::string> why_not_header(std::string_view name);
+
 /// Why no entry can carry the record; else nothing. Without allocation where there is nothing to
 /// say.
 [[nodiscard]] std::optional<std::string> why_not_carried(const spi::Record& record);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "backend/configured.h"
+#include "brokers/redis/batch.h"
 #include "brokers/redis/config.h"
 #include "brokers/redis/session.h"
 #include "brokers/redis/sink.h"
@@ -39,6 +40,7 @@ const Broker& redis_broker() {
             "`verify`, `password_file`, for example `max_len = 1000000`",
         .example_option = "max_len = 1000000",
         .check_topic = redis::check_stream_name,
+        .why_not_header = redis::why_not_header,
         .make = configured::make<config_of, redis::RedisSink>,
         .check_settings = configured::check<config_of, net::check_files>,
         .describe = configured::describe<config_of, redis::describe_server>,

@@ -290,7 +290,7 @@ async function openChange(data, text) {
       ? `Would ask the relay to send ${what} again. A retried event comes after later ones of its key.`
       : `Would delete ${what} for good: what is deleted is never delivered.`),
     el('p', { class: 'data' }, one ? `Event ${data.id}, route ${data.route}` : `Which: ${filterText(filter)}`),
-    el('form', { class: 'ask', 'data-do-submit': 'change', 'data-action': data.action, 'data-matched': matched,
+    el('form', { class: 'ask', 'data-do-submit': 'change', 'data-action': data.action, 'data-matched': matched, 'data-up-to': counted.up_to,
       'data-filter': JSON.stringify(filter), 'data-id': data.id ?? null, 'data-route': data.route ?? null },
     !hasToken() && el('label', {}, 'Token', el('input', { name: 'token', type: 'password', required: true, autocomplete: 'off' })),
     el('label', {}, 'Your name', el('input', { name: 'actor', required: true, maxlength: '64', value: now.actor, autocomplete: 'username' })),
@@ -331,7 +331,7 @@ const submits = {
   },
   change: async (form) => {
     const values = new FormData(form);
-    const { action, matched, id, route } = form.dataset;
+    const { action, matched, upTo, id, route } = form.dataset;
     now.actor = values.get('actor').trim();
     if (values.has('token')) {
       const refused = await unlock(values.get('token'));
@@ -343,7 +343,7 @@ const submits = {
     if (Object.keys(chosen).length === 0) chosen.all = true;
     try {
       const done = await post(`letters/${action}`, {
-        ...chosen, actor: now.actor, reason: values.get('reason').trim(), expected: Number(matched) });
+        ...chosen, actor: now.actor, reason: values.get('reason').trim(), expected: Number(matched), up_to: Number(upTo) });
       $('dialog').close();
       say(action === 'retry' ? `Asked the relay to retry ${plural(done.matched, 'dead letter', 'dead letters')}.`
         : `Discarded ${plural(done.matched, 'dead letter', 'dead letters')}.`);

@@ -189,10 +189,11 @@ Status tell_segment_rights(Connection& connection, const Table& table,
                                                    Params().text(place + function));
         if (!rows.ok()) return rows.status();
         if (rows->boolean(0, 0)) continue;
+        const std::string grant = "GRANT EXECUTE ON FUNCTION " + place + function + " TO " +
+                                  quote_identifier(connection.user());
         found(findings, kFail,
-              "rights: user " + connection.user() + " lacks EXECUTE on " + function +
-                  ". GRANT EXECUTE ON FUNCTION " + place + function + " TO " +
-                  quote_identifier(connection.user()));
+              "rights: user " + connection.user() + " lacks EXECUTE on " + function + ". " + grant,
+              grant);
     }
     return tell_rights(connection, place + "outbox_segments", "SELECT", findings);
 }
@@ -219,6 +220,28 @@ Status tell_row_security(Connection& connection, const Table& table,
               " USING (true), with no restrictive policy beside it; or ALTER ROLE " + user +
               " BYPASSRLS");
     return {};
+}
+
+// One without which a relay runs, and something else is lost.
+Status tell_lesser_right(Connection& connection, const std::string& table, const std::string& right,
+                         const std::string& lost, std::vector<spi::Finding>& findings) {
+    std::vector<spi::Finding> lacking;
+    if (Status status = tell_rights(connection, table, right, lacking); !status.ok()) return status;
+    for (const spi::Finding& finding : lacking) {
+        found(findings, kWarn, finding.text + "; without it " + lost, finding.sql);
+    }
+    return {};
+}
+
+Status tell_right_to_pauses(Connection& connection, const Table& table,
+                            std::vector<spi::Finding>& findings) {
+    const std::string paused = table.side + "outbox_paused_tenants";
+    const Result<Rows> there =
+        connection.query("SELECT to_regclass($1) IS NOT NULL", Params().text(paused));
+    if (!there.ok()) return there.status();
+    if (!there->boolean(0, 0)) return {};
+    return tell_lesser_right(connection, paused, "SELECT",
+                             "no tenant can be paused: their events are sent", findings);
 }
 
 Status tell_all_rights(Connection& connection, const Table& table,
@@ -250,16 +273,12 @@ Status tell_all_rights(Connection& connection, const Table& table,
         status = tell_rights(connection, table.side + std::string(object.name),
                              std::string(object.relay), findings);
     }
+    // Only pruning needs it, and what it cannot remove stays.
     if (status.ok() && table.mark) {
-        // Only pruning needs it, and what it cannot remove stays.
-        std::vector<spi::Finding> prune;
-        status = tell_rights(connection, table.sql, "DELETE", prune);
-        for (const spi::Finding& finding : prune) {
-            found(findings, kWarn,
-                  finding.text + "; without it published rows older than the retention stay",
-                  finding.sql);
-        }
+        status = tell_lesser_right(connection, table.sql, "DELETE",
+                                   "published rows older than the retention stay", findings);
     }
+    if (status.ok()) status = tell_right_to_pauses(connection, table, findings);
     if (status.ok() && findings.size() == before) {
         found(findings, kOk, "rights: user " + connection.user() + " has all it needs");
     }

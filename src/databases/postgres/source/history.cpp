@@ -93,7 +93,12 @@ class PostgresHistory final : public replay::History {
             if (!connection.ok()) return connection.status();
             const auto last = last_of_page(**connection, scope_, estimate.end, {}, kEstimateRows);
             if (!last.ok()) return last.status();
-            if (last->empty()) return estimate;
+            if (last->empty()) {
+                const auto behind = count_behind(**connection);
+                if (!behind.ok()) return behind.status();
+                estimate.left_out = *behind;
+                return estimate;
+            }
             if (Status status = count_page(**connection, floors, *last, estimate); !status.ok()) {
                 return status;
             }
@@ -191,6 +196,16 @@ class PostgresHistory final : public replay::History {
     }
 
   private:
+    Result<std::int64_t> count_behind(Connection& connection) const {
+        if (scope_.behind.empty()) return std::int64_t{0};
+        const Result<Rows> rows =
+            connection.query("SELECT count(*) FROM (SELECT FROM " + scope_.from + " WHERE " +
+                                 scope_.behind + " AND " + scope_.wanted + " LIMIT $1) b",
+                             Params().integer(replay::kMostLeftOut));
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
     Status check_owners(Connection& connection) const {
         const Result<Rows> foreign = connection.query(
             foreign_objects_sql(side_schema_, kReplayTables, {config_.owners, true}));

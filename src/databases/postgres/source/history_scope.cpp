@@ -154,6 +154,9 @@ Result<HistoryScope> published_scope(const Table& table, const PostgresSourceCon
     scope.there = table.keep
                       ? "t." + quote_identifier(table.position) + " <= " + std::to_string(settled)
                       : published_condition(table);
+    if (table.keep) {
+        scope.behind = "t." + quote_identifier(table.position) + " > " + std::to_string(settled);
+    }
     set_order(table, scope);
     scope.select = select_list(table, config) + ", " + scope.place();
     scope.columns = table.has_extras() ? kAllColumns : kBaseColumns;

@@ -23,6 +23,7 @@ struct HistoryScope {
     /// What rows are in order by: expressions with their types. Never NULL where `there` holds.
     std::vector<std::pair<std::string, std::string>> order;
     std::string there;   ///< The row is of the history.
+    std::string behind;  ///< It is behind the history, where that can be; else empty.
     std::string wanted;  ///< It is selected.
     std::string id;      ///< As text.
     std::string time;    ///< When it occurred, a timestamptz; empty: the table does not tell.

@@ -40,6 +40,9 @@ class DeadQuery {
         equal("error_code", filter.error_code);
         equal("coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) + ")",
               filter.tenant);
+        if (filter.up_to == 0) return;
+        params_.integer(filter.up_to);
+        where_ += " AND dead_id <= " + next();
     }
     // Of outbox_scheduled, which has one table's events alone.
     DeadQuery(const std::string& table, const ScheduledFilter& filter) {
@@ -279,6 +282,13 @@ class PostgresOperations final : public Operations {
         return rows->integer(0, 0);
     }
 
+    Result<std::int64_t> last_dead() override {
+        const auto rows =
+            connection_.query("SELECT max(dead_id) FROM " + side_ + "outbox_dead_letters");
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         DeadQuery query(table_, filter, config_.default_tenant);
         return audited("UPDATE " + side_ +
@@ -389,6 +399,7 @@ class PostgresOperations final : public Operations {
 
     Result<bool> pause_tenant(const std::string& tenant_id) override {
         if (Status made = make_paused_tenants(); !made.ok()) return made;
+        if (Status seen = require_relays_see_it(); !seen.ok()) return seen;
         return change_tenant("INSERT INTO " + side_ +
                                  "outbox_paused_tenants (source, tenant_id, os_user, reason) "
                                  "VALUES ($1, $2, $3, $6) ON CONFLICT DO NOTHING",
@@ -479,6 +490,26 @@ class PostgresOperations final : public Operations {
             "the table outbox_paused_tenants is missing and cannot be made: " + error.message +
             "; have an owner run:\n" + sql;
         return error;
+    }
+
+    // A relay that may not read who is paused would send the events all the same.
+    Status require_relays_see_it() {
+        const std::string paused = side_ + "outbox_paused_tenants";
+        const auto rows = connection_.query(
+            "SELECT string_agg(DISTINCT quote_ident(r.rolname), ', ') FROM pg_stat_activity a "
+            "JOIN pg_roles r ON r.oid = a.usesysid WHERE a.datname = current_database() AND "
+            "has_table_privilege(r.oid, $1, 'INSERT') AND NOT has_table_privilege(r.oid, $2, "
+            "'SELECT')",
+            Params().text(side_ + "outbox_lease").text(paused));
+        if (!rows.ok()) return rows.status();
+        if (rows->text(0, 0).data() == nullptr) return {};
+        const std::string roles = rows->string(0, 0);
+        return {ErrorCode::kNoRights, Advice::kStop,
+                "nothing is paused: " + roles +
+                    ", whose relay runs, may not read who is, and would send the events all the "
+                    "same. GRANT SELECT ON " +
+                    paused + " TO " + roles + "; then pause again",
+                "42501"};
     }
 
     // One statement: what is done, and the line that says so.

@@ -22,6 +22,28 @@ ErrorInfo shape_error(std::string message) {
     return {ErrorCode::kTableShape, Advice::kStop, {}, std::move(message)};
 }
 
+// Without USAGE on its schema no name leads to a table, which is there all the same.
+Status refuse_hidden_schema(Connection& connection, const std::string& wanted) {
+    const auto dot = wanted.find('.');
+    const bool named = dot != std::string::npos;
+    const Result<Rows> rows = connection.query(
+        "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = "
+        "c.relnamespace WHERE NOT has_schema_privilege(n.oid, 'USAGE') AND c.relkind IN ('r', 'p') "
+        "AND (n.nspname = $1 AND c.relname = $2 OR c.relname = $3 AND n.nspname IN (SELECT "
+        "btrim(part, ' \"') FROM unnest(string_to_array(current_setting('search_path'), ',')) "
+        "part))",
+        Params()
+            .text(named ? wanted.substr(0, dot) : "")
+            .text(named ? wanted.substr(dot + 1) : "")
+            .text(wanted));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    return {ErrorCode::kNoRights, Advice::kStop,
+            "rights: user " + connection.user() + " lacks USAGE on schema " + rows->string(0, 0) +
+                ", where the table '" + wanted + "' is. GRANT USAGE ON SCHEMA " +
+                rows->string(0, 0) + " TO " + quote_identifier(connection.user()),
+            "42501"};
+}
+
 Status find_table(Connection& connection, const std::string& wanted, Table& table) {
     std::vector<std::string> names;
     for (const std::string& schema : connection.schemas()) {
@@ -47,6 +69,7 @@ Status find_table(Connection& connection, const std::string& wanted, Table& tabl
         table.sql = quote_identifier(table.schema) + "." + quote_identifier(table.name);
         return {};
     }
+    if (Status hidden = refuse_hidden_schema(connection, wanted); !hidden.ok()) return hidden;
     return {ErrorCode::kNoSuchTable, Advice::kStop,
             "there is no table '" + wanted + "' in database '" + connection.database() +
                 "' (names are exact, case kept); create it with outbox migrate --db URL, or name "

@@ -232,6 +232,13 @@ class SqliteOperations final : public Operations {
         return count;
     }
 
+    Result<std::int64_t> last_dead() override {
+        Statement row(*database_, "SELECT max(dead_id) FROM outbox_dead_letters");
+        const std::int64_t last = row.step() ? row.integer(0) : 0;
+        if (Status status = row.status(); !status.ok()) return status;
+        return last;
+    }
+
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         return audited(filter, "dead retry", describe(filter), [&] {
             Statement update(*database_,
@@ -432,7 +439,9 @@ class SqliteOperations final : public Operations {
 
   private:
     [[nodiscard]] std::string where_dead(const DeadFilter& filter) const {
-        return where_of_dead(filter, config_.default_tenant);
+        const std::string where = where_of_dead(filter, config_.default_tenant);
+        if (filter.up_to == 0) return where;
+        return where + " AND dead_id <= " + std::to_string(filter.up_to);
     }
 
     // Every statement names ?7, so that each of the first six can be bound.

@@ -18,8 +18,9 @@ struct HealthReport {
     std::vector<std::string> open_circuits = {};
 };
 
-/// A loop that has not moved for this long hangs. Longer than any bounded wait of the relay.
-inline constexpr std::int64_t kMaxLoopAgeUs = 60'000'000;
+/// A loop that has not moved for this long hangs. Longer than any bounded wait of the relay: a
+/// statement may take a minute, and the end of a term waits for those that are under way.
+inline constexpr std::int64_t kMaxLoopAgeUs = 180'000'000;
 
 /// /health/live: 200 while the loops move, else 503.
 [[nodiscard]] HttpResponse live_page(const HealthReport& report);

@@ -221,9 +221,9 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
                                      {"nats://127.0.0.1:1", "Nats-Msg-Id"},
                                      {"amqp://127.0.0.1:1/?exchange=x", "CC"},
                                      {"mqtt://127.0.0.1:1", "outbox-key"}}) {
-        outbox_.write("outbox.toml", "[source]\nurl = \"sqlite:///x\"\n[[route]]\nto = \"" +
-                                         std::string(to) + "\"\n" + placed +
-                                         "\"type:header:" + header + "\"\n");
+        outbox_.write("outbox.toml",
+                      "[source]\nurl = \"sqlite:///x\"\n[[route]]\nname = \"a\"\nto = \"" +
+                          std::string(to) + "\"\n" + placed + "\"type:header:" + header + "\"\n");
         expect_refusal({"relay"}, kUsage, "type:header:" + std::string(header));
     }
     expect_refusal({"relay", "--from", "sqlite:///x", "--to", "null:", "--format", "cloudevent"},

@@ -92,10 +92,10 @@ TEST_F(Doctor, NamesTheSchemaThatTheRoleMayNotLookInto) {
     admin_.exec("CREATE SCHEMA ob; ALTER TABLE outbox_events SET SCHEMA ob");
     const Finished bad = doctor({"--schema", "ob"}, as_relay());
     EXPECT_EQ(bad.status.code, 4) << bad.out;
-    EXPECT_THAT(bad.err, HasSubstr("GRANT USAGE ON SCHEMA ob TO \"doctor_relay\""));
+    EXPECT_THAT(bad.err, HasSubstr("GRANT USAGE ON SCHEMA ob TO"));
     EXPECT_THAT(doctor({"--table", "ob.outbox_events"}, as_relay()).err,
                 HasSubstr("GRANT USAGE ON SCHEMA ob"));
-    EXPECT_THAT(doctor({"--table", "ob.nothing"}, as_relay()).err, HasSubstr("there is no table"));
+    EXPECT_THAT(doctor({"--table", "nothing"}, as_relay()).err, HasSubstr("there is no table"));
 }
 
 // The relay would send the events of tenants that are paused.

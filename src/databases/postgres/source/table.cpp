@@ -30,8 +30,8 @@ Status refuse_hidden_schema(Connection& connection, const std::string& wanted) {
         "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = "
         "c.relnamespace WHERE NOT has_schema_privilege(n.oid, 'USAGE') AND c.relkind IN ('r', 'p') "
         "AND (n.nspname = $1 AND c.relname = $2 OR c.relname = $3 AND n.nspname IN (SELECT "
-        "btrim(part, ' \"') FROM unnest(string_to_array(current_setting('search_path'), ',')) "
-        "part))",
+        "btrim(part, ' \"') FROM pg_settings, unnest(string_to_array(reset_val, ',')) part WHERE "
+        "name = 'search_path'))",
         Params()
             .text(named ? wanted.substr(0, dot) : "")
             .text(named ? wanted.substr(dot + 1) : "")
@@ -58,7 +58,11 @@ Status find_table(Connection& connection, const std::string& wanted, Table& tabl
             "SELECT n.nspname, c.relname, c.relkind FROM pg_class c "
             "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)",
             Params().text(name));
-        if (!rows.ok()) return rows.status();
+        if (!rows.ok()) {
+            // Of a schema that may not be looked into no name is asked for.
+            Status hidden = refuse_hidden_schema(connection, wanted);
+            return hidden.ok() ? rows.status() : hidden;
+        }
         if (rows->empty()) continue;
         if (const auto kind = rows->text(0, 2); kind != "r" && kind != "p") {
             return shape_error("'" + wanted + "' is not a table");

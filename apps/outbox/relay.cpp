@@ -34,6 +34,7 @@ using runtime::LogLevel;
 using runtime::RelayConfig;
 
 constexpr std::chrono::milliseconds kSignalLook{100};
+constexpr std::chrono::milliseconds kStartAgain{500};
 constexpr std::chrono::seconds kAfterGrace{5};  // to record the last outcomes and free the lease
 
 std::string owner_name() {
@@ -230,6 +231,20 @@ Result<Setup> set_up(const runtime::Invocation& invocation) {
                  std::move(*source)};
 }
 
+// At a start: a lock that somebody else holds passes, what else is wrong is for a person. None: a
+// signal came first.
+Result<std::optional<Setup>> set_up_unlocked(const runtime::Invocation& invocation,
+                                             runtime::StopSignals& signals) {
+    while (true) {
+        auto setup = set_up(invocation);
+        if (setup.ok()) return std::optional(*std::move(setup));
+        const ErrorInfo& error = setup.error();
+        if (error.code != ErrorCode::kConflict || error.advice == Advice::kStop) return error;
+        runtime::log(LogLevel::kWarn, "start_waits", {{"error", describe(error)}});
+        if (signals.wait(kStartAgain)) return std::optional<Setup>();
+    }
+}
+
 using Again = std::function<Result<runtime::Invocation>()>;
 
 // SIGHUP: secrets and options are read anew. What is wrong with them leaves the relay as it is.
@@ -319,13 +334,15 @@ int run_relay(const runtime::Invocation& invocation, const Again& again) {
     if (!config.ok()) return report(config.error());
     runtime::configure_logs(config->log_level, config->log_format);
     runtime::StopSignals signals;
-    auto setup = set_up(invocation);
-    if (!setup.ok()) return report(setup.error());
     if (config->check) {
-        const auto findings = look_around(*setup->source, setup->config);
+        const auto looked = set_up(invocation);
+        if (!looked.ok()) return report(looked.error());
+        const auto findings = look_around(*looked->source, looked->config);
         return findings.ok() ? print_findings(*findings) : report(findings.error());
     }
-    while (true) {
+    auto started = set_up_unlocked(invocation, signals);
+    if (!started.ok()) return report(started.error());
+    for (std::optional<Setup> setup = *std::move(started); setup;) {
         std::optional<Setup> next;
         const Status status = run_one(*setup, signals, again, next);
         if (!status.ok()) {
@@ -333,8 +350,8 @@ int run_relay(const runtime::Invocation& invocation, const Again& again) {
             const int code = runtime::exit_code_of(status.error().code);
             return code == runtime::kExitFailed ? runtime::kExitStopped : code;
         }
-        if (!next) break;
-        setup = std::move(*next);
+        setup = std::move(next);
+        if (!setup) break;
         runtime::configure_logs(setup->config.log_level, setup->config.log_format);
         runtime::log(LogLevel::kInfo, "reloaded");
     }

@@ -53,7 +53,9 @@ Status Relay::run(const std::stop_token& stop) {
                 server_changed(epoch.error());
                 continue;
             }
-            // Never reached so far: more likely a wrong URL than an outage.
+            // Never reached so far: more likely a wrong URL than an outage. Who holds a lock there
+            // lets go of it.
+            reached = reached || epoch.error().code == ErrorCode::kConflict;
             if (epoch.error().advice == Advice::kStop || !reached) return epoch.status();
             database_away(epoch.error());
             sleep_ms(stop, options_.lease_retry_ms);

@@ -202,6 +202,35 @@ TEST_P(RefusingSqlite, WhatMayNotBePrunedKeepsNothingElse) {
     EXPECT_EQ(value("SELECT count(*) FROM outbox"), "3");
 }
 
+TEST_F(PendingPublishedSqlite, AStartThatAnotherWriterKeepsOutWaitsForIt) {
+    const auto says = [&](Process& running, const std::string& event) {
+        return eventually(kDeadline, event, [&] {
+            return running.stderr_text().find("event=" + event) != std::string::npos;
+        });
+    };
+    insert(1, "o-1");
+    // The first start makes tables in the file.
+    exec("BEGIN IMMEDIATE");
+    {
+        Process running = relay("outbox");
+        Process asked_to_end = relay("outbox");
+        ASSERT_TRUE(says(asked_to_end, "start_waits"));
+        EXPECT_EQ(asked_to_end.stop(), (ExitStatus{0, 0}));
+        ASSERT_TRUE(says(running, "start_waits"));
+        EXPECT_THAT(running.stderr_text(), HasSubstr("holds the write lock"));
+        exec("COMMIT");
+        EXPECT_TRUE(is("SELECT status FROM outbox", "PUBLISHED"));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    // Later ones write the lease alone.
+    exec("BEGIN IMMEDIATE");
+    Process running = relay("outbox");
+    ASSERT_TRUE(says(running, "database_away"));
+    exec("COMMIT");
+    EXPECT_TRUE(says(running, "lease_acquired"));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
 TEST_F(PendingPublishedSqlite, IsPrunedByTheRelayItself) {
     insert(1, "o-1");
     exec("UPDATE outbox SET status = 'PUBLISHED', published_at = '2020-01-01T00:00:00.000Z'");

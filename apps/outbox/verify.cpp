@@ -1,12 +1,15 @@
 #include "verify/verify.h"
 
 #include <charconv>
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "consumer/operate.h"
+#include "core/metrics_text.h"
 #include "core/url.h"
 #include "core/utf8.h"
 #include "print.h"
@@ -31,7 +34,7 @@ struct Report {
     std::vector<DeadInfo> dead;  // the first ones
 };
 
-Status cannot_read(const std::string& path, const std::string& why) {
+Status bad_file(const std::string& path, const std::string& why) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, path + ": " + why};
 }
 
@@ -40,7 +43,7 @@ Status cannot_read(const std::string& path, const std::string& why) {
 template <typename Take>
 Status read_journal(const std::string& path, Take take) {
     std::ifstream file(path);
-    if (!file) return cannot_read(path, "cannot be opened; check the name and its rights");
+    if (!file) return bad_file(path, "cannot be opened; check the name and its rights");
     std::string text;
     for (std::size_t number = 1; std::getline(file, text); ++number) {
         if (text.empty() || text == "\r") continue;
@@ -48,10 +51,10 @@ Status read_journal(const std::string& path, Take take) {
         if (!line.ok() && file.eof() && text.front() == '{') break;
         const Status status = line.ok() ? take(*line) : line.status();
         if (!status.ok()) {
-            return cannot_read(path + ":" + std::to_string(number), status.error().message);
+            return bad_file(path + ":" + std::to_string(number), status.error().message);
         }
     }
-    if (file.bad()) return cannot_read(path, "cannot be read to its end");
+    if (file.bad()) return bad_file(path, "cannot be read to its end");
     return {};
 }
 
@@ -245,6 +248,36 @@ void print_json(const Report& report) {
     app::print_json(all);
 }
 
+// Renamed into its place, so that nobody reads a half of it.
+Status write_textfile(const std::string& path, const std::string& produced,
+                      const Verdict& verdict) {
+    MetricsText page;
+    const auto gauge = [&](const std::string& name, std::string_view help, std::int64_t value) {
+        page.metric("outbox_verify_" + name, "gauge", help);
+        page.sample({{"produced", produced}}, std::to_string(value));
+    };
+    gauge("lost", "Events that were committed and are neither received nor dead letters.",
+          verdict.lost);
+    gauge("ghosts", "Events that were received and never committed.", verdict.ghosts);
+    gauge("out_of_order", "Events received after a later one of their key.", verdict.out_of_order);
+    gauge("repeats_applied", "Events applied more than once.", verdict.repeats_applied);
+    gauge("dead_letters", "Events given up on.", verdict.dead_letters);
+    gauge("produced", "Events that were committed.", verdict.produced);
+    gauge("time_seconds", "When this was found, since 1970.",
+          std::chrono::duration_cast<std::chrono::seconds>(
+              std::chrono::system_clock::now().time_since_epoch())
+              .count());
+    const std::string beside = path + ".tmp";
+    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
+    file << page.text();
+    file.close();
+    std::error_code error;
+    if (file) std::filesystem::rename(beside, path, error);
+    if (file && !error) return {};
+    std::filesystem::remove(beside, error);
+    return bad_file(path, "cannot be written; check that its folder is there, and its rights");
+}
+
 }  // namespace
 
 int run_verify(const runtime::Invocation& invocation) {
@@ -262,6 +295,12 @@ int run_verify(const runtime::Invocation& invocation) {
         print_json(*result);
     } else {
         print_text(*result);
+    }
+    if (invocation.options.given("textfile")) {
+        const Status written =
+            write_textfile(invocation.options.text("textfile"),
+                           invocation.options.list("produced").front(), result->verdict);
+        if (!written.ok()) return report(written.error());
     }
     return result->verdict.ok() ? runtime::kExitOk : runtime::kExitFailed;
 }

@@ -18,7 +18,7 @@ _outbox() {
             ;;
     esac
     case $before in
-        --password-file | --admin-token-file | --payload-file | --produced | --received | --secret-file | --key-file | --ca-file | --config)
+        --password-file | --admin-token-file | --payload-file | --produced | --received | --textfile | --secret-file | --key-file | --ca-file | --config)
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
             return
             ;;
@@ -86,7 +86,7 @@ _outbox() {
             'tenant drain') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --reason --within --json --config --help' ;;
             'tenant resume') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --reason --json --config --help' ;;
             'prune') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --retention --inbox-retention --connect-timeout-s --dry-run --json --config --help' ;;
-            'verify') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --produced --received --effect-db --effect-query --json --config --help' ;;
+            'verify') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --produced --received --effect-db --effect-query --textfile --json --config --help' ;;
             'saga list') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --name --state --stuck-for --limit --json --config --help' ;;
             'saga show') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --json --config --help' ;;
             'saga resume') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --name --state --stuck-for --dry-run --json --config --help' ;;

@@ -585,6 +585,7 @@ complete -c outbox -n '__outbox_is verify' -l produced -rF -d 'journals of what 
 complete -c outbox -n '__outbox_is verify' -l received -rF -d 'journals of what consumers received and applied'
 complete -c outbox -n '__outbox_is verify' -l effect-db -x -d 'a consumer\'s database, to look at its effects themselves'
 complete -c outbox -n '__outbox_is verify' -l effect-query -x -d 'query of --effect-db that gives a row for each effect, in their order'
+complete -c outbox -n '__outbox_is verify' -l textfile -rF -d 'also writes the verdict there as metrics, in one step'
 complete -c outbox -n '__outbox_is verify' -l json -d 'print JSON'
 complete -c outbox -n '__outbox_is verify' -l config -rF -d 'configuration file'
 complete -c outbox -n '__outbox_has 1' -a saga

@@ -1144,6 +1144,13 @@ constexpr std::array kOptions{
                .group = "Verification",
                .help = "query of --effect-db that gives a row for each effect, in their order: the "
                        "event's id, and its key and n where they are kept; stands for a consumer"},
+    OptionSpec{.name = "textfile",
+               .type = OptionType::kPath,
+               .value = "FILE",
+               .commands = kVerify,
+               .group = "Verification",
+               .help = "also writes the verdict there as metrics, in one step: for node_exporter's "
+                       "textfile collector (FILE.prom)"},
     // A preflight
     OptionSpec{.name = "consumer-db",
                .type = OptionType::kUrl,

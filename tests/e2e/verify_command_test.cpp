@@ -1,6 +1,8 @@
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -68,6 +70,26 @@ TEST_F(VerifyCommand, NamesEachFaultAndFails) {
     for (const char* text :
          {"lost: c, key k, n 3", "ghost: x", "out of order: a, key k, n 1", "repeat applied: b"})
         EXPECT_NE(finished.out.find(text), std::string::npos) << text << "\n" << finished.out;
+}
+
+TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
+    const auto page = folder_ / "orders.prom";
+    const auto produced = file("p", kTwoProduced);
+    const auto received = file("r", "{\"id\":\"a\",\"key\":\"k\",\"n\":1}\n");
+    const auto verified = [&](const std::string& to) {
+        return verify({"--produced", produced, "--received", received, "--textfile", to});
+    };
+    EXPECT_EQ(verified(page.string()).status.code, kFaultsFound);
+    std::ostringstream text;
+    text << std::ifstream(page).rdbuf();
+    EXPECT_NE(text.str().find("outbox_verify_lost{produced=\"" + produced + "\"} 1\n"),
+              std::string::npos)
+        << text.str();
+    EXPECT_NE(text.str().find("outbox_verify_time_seconds{"), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(page.string() + ".tmp"));
+    const Finished nowhere = verified((folder_ / "missing" / "orders.prom").string());
+    EXPECT_EQ(nowhere.status.code, kUnusableInput);
+    EXPECT_NE(nowhere.err.find("orders.prom: cannot be written"), std::string::npos) << nowhere.err;
 }
 
 TEST_F(VerifyCommand, GivesTheSameAsJson) {

@@ -55,9 +55,12 @@ void ReadMark::append_holes(bool all, std::vector<PositionRange>& out) {
     left_out_ = false;
     begin_read();
     reading_ = true;
+    const auto prepared = [](const Writer& writer) { return writer.prepared; };
     for (auto& [id, generation] : generations_) {
-        generation.left_out = !all && generation.captured && !generation.writers.empty() &&
-                              generation.unchanged >= kQuietAfter && generation.looked_at;
+        const std::set<Writer>& writers = generation.writers;
+        generation.left_out = !all && generation.captured && !writers.empty() &&
+                              generation.unchanged >= kQuietAfter && generation.looked_at &&
+                              std::none_of(writers.begin(), writers.end(), prepared);
         left_out_ = left_out_ || generation.left_out;
     }
     for (const Hole& hole : holes_) {

@@ -19,8 +19,10 @@ using spi::PositionRange;
 
 /// A transaction that may still insert into the outbox table.
 struct Writer {
-    std::string id;         ///< Opaque; no other transaction's before `forget_writers`.
-    bool prepared = false;  ///< Waits for COMMIT PREPARED; it may have had another id before.
+    std::string id;  ///< Opaque; no other transaction's before `forget_writers`.
+    /// Waits for COMMIT PREPARED; it may have had another id before. Its rows can be seen while it
+    /// is still there.
+    bool prepared = false;
     friend auto operator<=>(const Writer&, const Writer&) = default;
 };
 
@@ -38,8 +40,8 @@ class ReadMark {
     /// may exceed it by its own rows.
     static constexpr std::size_t kMaxHoles = 250'000;
     /// With more, those are left out of a read that nobody can have filled since they were looked
-    /// at last: all that wait for the same writers, by one read that began after the last of those
-    /// had ended.
+    /// at last: all that wait for the same writers, none of them prepared, by one read that began
+    /// after the last of those had ended.
     static constexpr std::size_t kLookAtAll = 1'000;
     static constexpr Position kEverything = std::numeric_limits<Position>::max();
     static constexpr std::size_t kMaxGenerations = 64;

@@ -218,6 +218,27 @@ TEST(ReadMark, AReadBehindWhichAWriterEndedHasNotLookedAtWhatThatOneFilled) {
     EXPECT_FALSE(mark.left_out());
 }
 
+// PostgreSQL shows the rows of COMMIT PREPARED first, and gives back the locks by which a writer is
+// known when it has unlinked files.
+TEST(ReadMark, WhatAPreparedWriterMayFillIsLookedAtWhileItIsThere) {
+    ReadMark mark(0, 1);
+    read(mark, {2, 4, 6, 8, 10});
+    const auto look = [&](const Writer& writer) {
+        for (int times = 0; times < 9; ++times) {
+            Ranges ranges;
+            mark.append_holes(false, ranges);
+            mark.writers_now({{writer}});
+            read(mark, {});
+        }
+        Ranges ranges;
+        mark.append_holes(false, ranges);
+        return ranges.size();
+    };
+    mark.writers_now({{kOne}});
+    EXPECT_EQ(look(kOne), 0U);
+    EXPECT_EQ(look(kPrepared), 5U);
+}
+
 TEST(ReadMark, AskedAnewForWritersAfterTheyLostTheirNames) {
     ReadMark mark;
     read(mark, {3});
@@ -249,6 +270,7 @@ struct World {
         bool prepared = false;
         std::vector<Position> rows;
         bool in_stream = false;
+        bool seen = false;  // its rows are, and it is still among the writers
     };
     std::vector<Transaction> open;
     std::deque<Position> stream;
@@ -304,11 +326,14 @@ struct World {
         stream.insert(stream.end(), transaction.rows.begin(), transaction.rows.end());
     }
 
+    void show(Transaction& transaction) {
+        write_commit(transaction);
+        committed.insert(transaction.rows.begin(), transaction.rows.end());
+        transaction.seen = true;
+    }
+
     void end(std::vector<Transaction>::iterator it, bool commits) {
-        if (commits || it->in_stream) {
-            write_commit(*it);
-            committed.insert(it->rows.begin(), it->rows.end());
-        }
+        if (commits || it->in_stream) show(*it);
         open.erase(it);
     }
 
@@ -320,7 +345,7 @@ struct World {
     }
 
     void step(int choice, std::size_t which, ReadMark& mark) {
-        if (choice == 0) open.push_back({"1/" + std::to_string(++next_id), false, {}, false});
+        if (choice == 0) open.push_back({"1/" + std::to_string(++next_id), false, {}});
         if (choice == 1) mark.writers_now(writers());
         if (choice == 2) read(mark, 1 + which % 7, which % 3 == 0);
         if (choice == 9) take_from_stream(mark);
@@ -330,10 +355,12 @@ struct World {
             if (!it->prepared && !it->in_stream) it->rows.push_back(++sequence);
         } else if (choice == 6) {
             if (!it->prepared && !it->in_stream) {
-                *it = {"-1/" + std::to_string(++next_id), true, it->rows, false};
+                *it = {"-1/" + std::to_string(++next_id), true, it->rows};
             }
         } else if (choice == 10) {
             write_commit(*it);
+        } else if (choice == 7 && it->prepared && !it->seen) {
+            show(*it);
         } else {
             end(it, choice == 7);
         }

@@ -25,7 +25,7 @@ TOKEN = "a token that nobody guesses"
 LETTERS = 100_000
 PATIENCE_S = int(os.environ.get("OUTBOX_PATIENCE_S", "60"))
 PAGE_S = 1.0  # of a processor, which a page of dead letters may take; its time is printed
-KEPT = {"relay-light": "flow", "desktop-dark-dead-letters": "dead-letters", "phone-light-flow": "phone"}
+KEPT = {"relay-light": "flow", "desktop-dark-dead-letters": "dead-letters", "phone-light-flow": "phone", "replays": "replays"}
 expect.set_options(timeout=PATIENCE_S * 1000)
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror='window.hacked=1'>"
 SAGAS = """INSERT INTO outbox_saga (saga_id, name, version, state, step, steps, data, leader, topic, timer, trouble)
@@ -421,6 +421,7 @@ class Dashboard(unittest.TestCase):
         for run, shown in (("b1", "▲ stopped"), ("b2", "✕ failed"), ("b3", "○ done"), ("b4", "○ cancelled")):
             expect(page.get_by_role("row", name=re.compile(f"8000-0000000000{run}"))).to_contain_text(shown)
         self.assert_sound(page, "the replays")
+        self.screenshot(page, "replays")
         replay.terminate()
         replay.wait(PATIENCE_S)
         expect(row).to_contain_text("▲ stopped")

@@ -5,7 +5,8 @@ import { el, svg } from './dom.js';
 
 const kWidth = 460;
 const kHeight = 150;
-const kLeft = 46;
+const kLeft = 46; // at least
+const kDigit = 6.5;
 const kBottom = 20;
 const kTop = 8;
 const kMost = 900; // samples: half an hour, one each two seconds
@@ -50,17 +51,18 @@ export function chart(title, history, names, show, remark) {
   const to = Math.max(samples.length ? samples.at(-1).at : from, from + 60_000);
   const values = samples.flatMap((sample) => shown.map((name) => sample.values[name] ?? 0));
   const top = roundUp(Math.max(0, ...values));
-  const x = (at) => kLeft + ((at - from) / (to - from)) * (kWidth - kLeft - 4);
+  const left = Math.max(kLeft, show(top).length * kDigit + 8);
+  const x = (at) => left + ((at - from) / (to - from)) * (kWidth - left - 4);
   const y = (value) => kTop + (1 - value / top) * (kHeight - kTop - kBottom);
   const last = samples.at(-1)?.values ?? {};
   const said = shown.map((name) => `${name} ${last[name] === undefined || last[name] === null ? 'none' : show(last[name])}`);
   const drawing = svg('svg', { viewBox: `0 0 ${kWidth} ${kHeight}`, role: 'img',
     'aria-label': `${title}, now: ${said.join(', ') || 'nothing yet'}; highest ${show(Math.max(0, ...values))}` },
   [0, 0.5, 1].map((part) => [
-    svg('line', { class: 'grid', x1: kLeft, x2: kWidth - 4, y1: y(top * part), y2: y(top * part) }),
-    svg('text', { class: 'tick', x: kLeft - 6, y: y(top * part) + 4, 'text-anchor': 'end' }, show(top * part)),
+    svg('line', { class: 'grid', x1: left, x2: kWidth - 4, y1: y(top * part), y2: y(top * part) }),
+    svg('text', { class: 'tick', x: left - 6, y: y(top * part) + 4, 'text-anchor': 'end' }, show(top * part)),
   ]),
-  svg('text', { class: 'tick', x: kLeft, y: kHeight - 4 }, `${clock(from)}Z`),
+  svg('text', { class: 'tick', x: left, y: kHeight - 4 }, `${clock(from)}Z`),
   svg('text', { class: 'tick', x: kWidth - 4, y: kHeight - 4, 'text-anchor': 'end' }, `${clock(to)}Z`),
   shown.map((name, i) => svg('path', { class: `line s${i}`, d: pathOf(samples, name, x, y) })));
   return el('figure', { class: 'chart' },

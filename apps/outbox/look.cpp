@@ -16,11 +16,6 @@ namespace {
 
 using enum spi::Finding::Grade;
 
-// The table's name without its schema: the topic of events that the template does not fit.
-std::string fallback_topic(const std::string& table) {
-    return table.substr(table.rfind('.') + 1);
-}
-
 // That the route leads to what its ledger holds for.
 Status check_destination(const runtime::RelayConfig& config, const runtime::RouteConfig& route,
                          const std::string& known) {
@@ -55,11 +50,7 @@ Result<std::vector<relay::RouteSpec>> routes_of(const runtime::RelayConfig& conf
     const spi::RowShape shape = source.shape();
     std::vector<relay::RouteSpec> routes;
     for (const runtime::RouteConfig& route : config.routes) {
-        const auto broker = find_broker(route.to);
-        if (!broker.ok()) return broker.error();
-        auto topics =
-            core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
-                                  (*broker)->check_topic, (*broker)->topic_token);
+        auto topics = make_topics(route, table);
         if (!topics.ok()) return topics.error();
         auto encoders = make_format(route, table, &shape);
         if (!encoders.ok()) return encoders.error();

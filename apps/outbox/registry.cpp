@@ -365,6 +365,22 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
     return codec::with_claims(*std::move(make), {(*store)->url(), route.claim_check_above, table});
 }
 
+namespace {
+
+// The table's name without its schema: the topic of events that the template does not fit.
+std::string fallback_topic(const std::string& table) {
+    return table.substr(table.rfind('.') + 1);
+}
+
+}  // namespace
+
+Result<core::TopicRule> make_topics(const runtime::RouteConfig& route, const std::string& table) {
+    const auto broker = find_broker(route.to);
+    if (!broker.ok()) return broker.error();
+    return core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
+                                 (*broker)->check_topic, (*broker)->topic_token);
+}
+
 Status check_broker(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {
     const auto sink = make_sink(config, route);
     if (!sink.ok()) return sink.status();

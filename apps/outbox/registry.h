@@ -96,6 +96,10 @@ Result<std::unique_ptr<spi::Sink>> make_sink(const runtime::RelayConfig& config,
 /// kConfigInvalid.
 Status check_settings(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
 
+/// Where events of `table` go that name no topic, as the route and its destination have it. Errors:
+/// kConfigInvalid.
+Result<core::TopicRule> make_topics(const runtime::RouteConfig& route, const std::string& table);
+
 /// Makes the encoders of a route's format for events of `table`. `shape` null: looks at the options
 /// alone. Errors: kConfigInvalid.
 Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const std::string& table,

@@ -77,6 +77,7 @@ Status check_sinks(const RelayConfig& config) {
         Status status = make_sink(config, route).status();
         if (status.ok() && !config.check) status = check_settings(config, route);
         if (status.ok()) status = make_format(route, config.source.table, nullptr).status();
+        if (status.ok()) status = make_topics(route, config.source.table).status();
         if (status.ok()) continue;
         ErrorInfo error = status.error();
         error.message = "route '" + route.name + "': " + error.message;

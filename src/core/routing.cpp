@@ -129,14 +129,31 @@ Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<s
         rule.parts_.push_back(std::move(part));
         rest.remove_prefix(close + 1);
     }
+    const std::string example = rule.make_example();
+    if (example.empty()) return rule;
+    if (Status valid = rule.check_name(example); !valid.ok()) {
+        return invalid_template(
+            topic_template, "it makes topics such as '" + example + "': " + valid.error().message);
+    }
     return rule;
 }
 
-Status TopicRule::check(std::string_view topic) const {
-    if (Status valid = check_topic_name(topic); !valid.ok()) return valid;
-    if (syntax_ != nullptr) {
-        if (Status valid = syntax_(topic); !valid.ok()) return valid;
+// With values that no destination refuses.
+std::string TopicRule::make_example() const {
+    std::string made;
+    for (const Part& part : parts_) {
+        made += part.field == Field::kText ? part.text : make_token(part, "x");
     }
+    return made;
+}
+
+Status TopicRule::check_name(std::string_view topic) const {
+    Status valid = check_topic_name(topic);
+    return valid.ok() && syntax_ != nullptr ? syntax_(topic) : valid;
+}
+
+Status TopicRule::check(std::string_view topic) const {
+    if (Status valid = check_name(topic); !valid.ok()) return valid;
     if (allowed_.empty()) return {};
     const bool listed =
         std::any_of(allowed_.begin(), allowed_.end(), [&](const std::string& entry) {

@@ -47,7 +47,8 @@ class TopicRule {
     /// `topic_template` holds text and `{field}` or `{field|lower}`, where field is one of
     /// aggregate_type, event_type, tenant_id, routing_key, key. `allowed` are exact names or
     /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
-    /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template.
+    /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template, and
+    /// for one whose own text no topic there can have.
     static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,
                                   std::string fallback, TopicSyntax syntax = nullptr,
                                   TopicToken token = nullptr);
@@ -77,6 +78,8 @@ class TopicRule {
     };
 
     [[nodiscard]] bool name_fields(const spi::EventView& event);
+    [[nodiscard]] Status check_name(std::string_view topic) const;
+    [[nodiscard]] std::string make_example() const;
     [[nodiscard]] std::string make_topic(const spi::EventView& event) const;
     [[nodiscard]] std::string make_token(const Part& part, std::string_view value) const;
 

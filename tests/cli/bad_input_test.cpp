@@ -230,6 +230,21 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
                    kUsage, "did you mean 'cloudevents'");
 }
 
+TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {
+    for (const auto& [to, bad] : {std::pair("nats://127.0.0.1:1", "orders.*"),
+                                  {"mqtt://127.0.0.1:1", "orders/#"},
+                                  {"pulsar://127.0.0.1:1", "a/b/c/d/{key}"},
+                                  {"sqs://127.0.0.1:1", "{key}.{event_type}"},
+                                  {"kafka://127.0.0.1:1", "orders of {key}"}}) {
+        for (const bool check : {false, true}) {
+            std::vector<std::string> words{
+                "relay", "--from", "sqlite:///x", "--to", to, "--topic-template", bad};
+            if (check) words.emplace_back("--check");
+            expect_refusal(words, kUsage, "topic template '" + std::string(bad) + "': it makes");
+        }
+    }
+}
+
 TEST_F(BadInput, HelpAndVersionAreResults) {
     EXPECT_EQ(outbox_.run({"--version"}).out, "outbox " OUTBOX_VERSION "\n");
     const Finished help = outbox_.run({"relay", "--help"});

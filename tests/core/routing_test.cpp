@@ -127,6 +127,25 @@ TEST(TopicRule, RefusesAMalformedTemplate) {
     }
 }
 
+TEST(TopicRule, RefusesATemplateWhoseOwnTextNoTopicCanHave) {
+    const auto no_star = [](std::string_view topic) -> Status {
+        if (topic.find('*') == std::string_view::npos) return {};
+        return {ErrorCode::kTopicInvalid, Advice::kDeadLetter, "a star"};
+    };
+    const std::string too_long(kMaxTopicBytes, 'a');
+    for (const std::string& bad : {std::string("orders.*"), std::string("{key}.*"),
+                                   std::string("all orders"), too_long + "{key}"}) {
+        const auto rule = TopicRule::make(bad, {}, "fallback", no_star);
+        ASSERT_FALSE(rule.ok()) << bad;
+        EXPECT_EQ(rule.error().code, ErrorCode::kConfigInvalid);
+        EXPECT_EQ(rule.error().advice, Advice::kStop);
+    }
+    EXPECT_NE(TopicRule::make("{key}.*", {}, "", no_star).error().message.find("'x.*': a star"),
+              std::string::npos);
+    // What the list allows is asked of each event.
+    EXPECT_TRUE(TopicRule::make("orders.{key}", {"orders.eu"}, "fallback", no_star).ok());
+}
+
 TEST(TopicRule, ATopicThatCannotBeIsADeadLetter) {
     spi::EventView event = order_created();
     event.aggregate_type = "Bestellung ü";

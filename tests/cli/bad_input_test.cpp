@@ -234,7 +234,7 @@ TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {
     for (const auto& [to, bad] : {std::pair("nats://127.0.0.1:1", "orders.*"),
                                   {"mqtt://127.0.0.1:1", "orders/#"},
                                   {"pulsar://127.0.0.1:1", "a/b/c/d/{key}"},
-                                  {"sqs://127.0.0.1:1", "{key}.{event_type}"},
+                                  {"sqs://127.0.0.1:1?region=eu", "{key}.{event_type}"},
                                   {"kafka://127.0.0.1:1", "orders of {key}"}}) {
         for (const bool check : {false, true}) {
             std::vector<std::string> words{

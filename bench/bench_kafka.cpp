@@ -1,13 +1,22 @@
 // Kafka as the benchmarks need it:
 //   bench_kafka create BOOTSTRAP TOPIC PARTITIONS
 //   bench_kafka delete BOOTSTRAP TOPIC
-//   bench_kafka produce BOOTSTRAP TOPIC COUNT BYTES   how fast librdkafka alone can be
+//   bench_kafka produce BOOTSTRAP TOPIC COUNT BYTES [NAME=VALUE...]
+//                                                     how fast librdkafka alone can be, with these
+//                                                     headers on each record
 //   bench_kafka pace BOOTSTRAP TOPIC RATE SECONDS     RATE records a second, each when it is due
 //   bench_kafka receive BOOTSTRAP TOPIC COUNT IDLE_MS WARM_UP_MS
 //                                                     counts records until COUNT are there or none
 //                                                     came for IDLE_MS; latency = receipt - the
 //                                                     number in the payload's "at_us"
-// Each prints one JSON object.
+//   bench_kafka watch BOOTSTRAP TOPIC                 a line each 20 ms until its input ends:
+//   seconds
+//                                                     of the steady clock, records in the topic
+//   bench_kafka audit BOOTSTRAP TOPIC COUNT           reads all that is there: of the numbers 1 to
+//                                                     COUNT in the payloads' "n" those that are
+//                                                     missing or there again, and those that came
+//                                                     first behind a later one of their key
+// Each but `watch` prints one JSON object.
 
 #include <algorithm>
 #include <chrono>
@@ -17,11 +26,14 @@
 #include <cstring>
 #include <librdkafka/rdkafka.h>
 #include <memory>
+#include <poll.h>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -89,7 +101,25 @@ int remove(const char* bootstrap, const char* topic) {
     return ok ? 0 : 1;
 }
 
-int produce(const char* bootstrap, const char* topic, std::int64_t count, std::size_t bytes) {
+struct DestroyHeaders {
+    void operator()(rd_kafka_headers_t* headers) const { rd_kafka_headers_destroy(headers); }
+};
+using Headers = std::unique_ptr<rd_kafka_headers_t, DestroyHeaders>;
+
+// Of words NAME=VALUE.
+Headers headers_of(const std::vector<std::string>& words) {
+    Headers headers(rd_kafka_headers_new(words.size()));
+    for (const std::string& word : words) {
+        const std::size_t end = word.find('=');
+        if (end == std::string::npos) throw std::runtime_error(word + " is not NAME=VALUE");
+        rd_kafka_header_add(headers.get(), word.data(), static_cast<ssize_t>(end),
+                            word.data() + end + 1, static_cast<ssize_t>(word.size() - end - 1));
+    }
+    return headers;
+}
+
+int produce(const char* bootstrap, const char* topic, std::int64_t count, std::size_t bytes,
+            const std::vector<std::string>& headers) {
     const Kafka kafka = open(RD_KAFKA_PRODUCER, bootstrap,
                              {{"enable.idempotence", "true"},
                               {"acks", "all"},
@@ -99,19 +129,25 @@ int produce(const char* bootstrap, const char* topic, std::int64_t count, std::s
     const std::int64_t start_us = wall_us();
     for (std::int64_t i = 0; i < count; ++i) {
         const std::string key = std::to_string(i % 10'000);
+        // Made anew for each record, as a relay must.
+        Headers of_record = headers.empty() ? nullptr : headers_of(headers);
         while (rd_kafka_producev(kafka.get(), RD_KAFKA_V_TOPIC(topic),
                                  RD_KAFKA_V_KEY(key.data(), key.size()),
                                  RD_KAFKA_V_VALUE(const_cast<char*>(payload.data()), bytes),
+                                 RD_KAFKA_V_HEADERS(of_record.get()),
                                  RD_KAFKA_V_END) == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
             rd_kafka_poll(kafka.get(), 1);
         }
+        (void)of_record.release();  // librdkafka's now
         if (i % 1000 == 0) rd_kafka_poll(kafka.get(), 0);
     }
     const bool ok = rd_kafka_flush(kafka.get(), 60'000) == RD_KAFKA_RESP_ERR_NO_ERROR;
     const double seconds = static_cast<double>(wall_us() - start_us) / 1e6;
-    std::printf("{\"ok\": %s, \"records\": %lld, \"per_s\": %.0f, \"cpu_s_per_million\": %.2f}\n",
-                ok ? "true" : "false", static_cast<long long>(count),
-                static_cast<double>(count) / seconds, cpu_s() * 1e6 / static_cast<double>(count));
+    std::printf(
+        "{\"ok\": %s, \"records\": %lld, \"per_s\": %.0f, \"cpu_s_per_million\": %.2f, "
+        "\"librdkafka\": \"%s\"}\n",
+        ok ? "true" : "false", static_cast<long long>(count), static_cast<double>(count) / seconds,
+        cpu_s() * 1e6 / static_cast<double>(count), rd_kafka_version_str());
     return ok ? 0 : 1;
 }
 
@@ -143,18 +179,24 @@ int pace(const char* bootstrap, const char* topic, std::int64_t rate, std::int64
     return ok ? 0 : 1;
 }
 
-// The number after "at_us": in the payload, or 0.
-std::int64_t sent_at_us(std::string_view payload) {
-    constexpr std::string_view kField = "\"at_us\":";
-    std::size_t at = payload.find(kField);
-    if (at == std::string_view::npos) return 0;
-    at += kField.size();
-    while (at < payload.size() && payload[at] == ' ') ++at;
-    std::int64_t value = 0;
-    for (; at < payload.size() && payload[at] >= '0' && payload[at] <= '9'; ++at) {
-        value = value * 10 + (payload[at] - '0');
+// The number after "NAME": in the payload, or 0; whether the payload is JSON itself or a text in
+// another one, with its quotes escaped.
+std::int64_t number_of(std::string_view payload, std::string_view name) {
+    const std::string opened = "\"" + std::string(name);
+    for (std::size_t at = payload.find(opened); at != std::string_view::npos;
+         at = payload.find(opened, at + 1)) {
+        std::string_view rest = payload.substr(at + opened.size());
+        if (rest.substr(0, 1) == "\\") rest.remove_prefix(1);
+        if (rest.substr(0, 2) != "\":") continue;
+        rest.remove_prefix(2);
+        while (rest.substr(0, 1) == " ") rest.remove_prefix(1);
+        std::int64_t value = 0;
+        for (; !rest.empty() && rest[0] >= '0' && rest[0] <= '9'; rest.remove_prefix(1)) {
+            value = value * 10 + (rest[0] - '0');
+        }
+        return value;
     }
-    return value;
+    return 0;
 }
 
 double quantile_ms(const std::vector<std::int64_t>& sorted, double q) {
@@ -163,7 +205,8 @@ double quantile_ms(const std::vector<std::int64_t>& sorted, double q) {
     return static_cast<double>(sorted[rank]) / 1000.0;
 }
 
-// `warm_up_ms`: latencies of the records that arrive so soon after the first do not count.
+// `warm_up_ms`: latencies of the records that arrive so soon after the first with a time do not
+// count.
 int receive(const char* bootstrap, const char* topic, std::int64_t count, std::int64_t idle_ms,
             std::int64_t warm_up_ms) {
     const std::string group = "bench-" + std::to_string(wall_us());
@@ -183,6 +226,7 @@ int receive(const char* bootstrap, const char* topic, std::int64_t count, std::i
     std::vector<std::int64_t> latencies_us;
     std::vector<std::int64_t> arrivals_us;
     std::int64_t seen = 0;
+    std::int64_t first_us = 0;
     std::int64_t last_us = wall_us();
     while (seen < count && wall_us() - last_us < idle_ms * 1000) {
         rd_kafka_message_t* message = rd_kafka_consumer_poll(kafka.get(), 50);
@@ -192,9 +236,9 @@ int receive(const char* bootstrap, const char* topic, std::int64_t count, std::i
             ++seen;
             arrivals_us.push_back(last_us);
             const auto* data = static_cast<const char*>(message->payload);
-            const bool warm = last_us - arrivals_us.front() >= warm_up_ms * 1000;
-            if (const std::int64_t sent = sent_at_us({data, message->len}); warm && sent != 0) {
-                latencies_us.push_back(last_us - sent);
+            if (const std::int64_t sent = number_of({data, message->len}, "at_us"); sent != 0) {
+                if (first_us == 0) first_us = last_us;
+                if (last_us - first_us >= warm_up_ms * 1000) latencies_us.push_back(last_us - sent);
             }
         }
         rd_kafka_message_destroy(message);
@@ -217,15 +261,135 @@ int receive(const char* bootstrap, const char* topic, std::int64_t count, std::i
     return seen >= count ? 0 : 1;
 }
 
+struct DestroyPartitions {
+    void operator()(rd_kafka_topic_partition_list_t* list) const {
+        rd_kafka_topic_partition_list_destroy(list);
+    }
+};
+using Partitions = std::unique_ptr<rd_kafka_topic_partition_list_t, DestroyPartitions>;
+
+// All of the topic's that are known by now.
+Partitions partitions_of(rd_kafka_t* kafka, const char* topic) {
+    rd_kafka_topic_t* handle = rd_kafka_topic_new(kafka, topic, nullptr);
+    const rd_kafka_metadata_t* metadata = nullptr;
+    const rd_kafka_resp_err_t error = rd_kafka_metadata(kafka, 0, handle, &metadata, 20'000);
+    Partitions list(rd_kafka_topic_partition_list_new(16));
+    if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        for (int i = 0; i < metadata->topics[0].partition_cnt; ++i) {
+            rd_kafka_topic_partition_list_add(list.get(), topic,
+                                              metadata->topics[0].partitions[i].id);
+        }
+        rd_kafka_metadata_destroy(metadata);
+    }
+    rd_kafka_topic_destroy(handle);
+    return list;
+}
+
+// How many records were ever written to them, as each partition begins with offset 0; -1 while that
+// is not known, as for a moment after the topic was made.
+std::int64_t records_in(rd_kafka_t* kafka, const Partitions& partitions) {
+    for (int i = 0; i < partitions->cnt; ++i) partitions->elems[i].offset = RD_KAFKA_OFFSET_END;
+    if (partitions->cnt == 0 ||
+        rd_kafka_offsets_for_times(kafka, partitions.get(), 20'000) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        return -1;
+    }
+    std::int64_t count = 0;
+    for (int i = 0; i < partitions->cnt; ++i) {
+        if (partitions->elems[i].err != RD_KAFKA_RESP_ERR_NO_ERROR) return -1;
+        count += std::max<std::int64_t>(partitions->elems[i].offset, 0);
+    }
+    return count;
+}
+
+// Those of a topic that may be new, once it says how much is in it.
+Partitions settled_partitions_of(rd_kafka_t* kafka, const char* topic) {
+    for (int tries = 0; tries < 200; ++tries) {
+        Partitions partitions = partitions_of(kafka, topic);
+        if (records_in(kafka, partitions) >= 0) return partitions;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    throw std::runtime_error(std::string("nothing says how much there is in ") + topic);
+}
+
+int watch(const char* bootstrap, const char* topic) {
+    const Kafka kafka = open(RD_KAFKA_PRODUCER, bootstrap, {});
+    const Partitions partitions = settled_partitions_of(kafka.get(), topic);
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    while (::poll(&input, 1, 20) == 0) {
+        const std::int64_t records = records_in(kafka.get(), partitions);
+        if (records < 0) continue;
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        std::printf("%.4f %lld\n", std::chrono::duration<double>(now).count(),
+                    static_cast<long long>(records));
+        std::fflush(stdout);
+    }
+    return 0;
+}
+
+int audit(const char* bootstrap, const char* topic, std::int64_t count) {
+    const Kafka kafka = open(RD_KAFKA_CONSUMER, bootstrap,
+                             {{"group.id", "audit"},
+                              {"enable.auto.commit", "false"},
+                              {"enable.auto.offset.store", "false"},
+                              {"queued.min.messages", "100000"}});
+    rd_kafka_poll_set_consumer(kafka.get());
+    const Partitions partitions = settled_partitions_of(kafka.get(), topic);
+    const std::int64_t there = records_in(kafka.get(), partitions);
+    for (int i = 0; i < partitions->cnt; ++i)
+        partitions->elems[i].offset = RD_KAFKA_OFFSET_BEGINNING;
+    rd_kafka_assign(kafka.get(), partitions.get());
+
+    std::vector<bool> found(static_cast<std::size_t>(count) + 1);
+    std::unordered_map<std::string, std::int64_t> last_of_key;
+    std::int64_t distinct = 0;
+    std::int64_t repeats = 0;
+    std::int64_t strange = 0;  // without a number, or with one beyond `count`
+    std::int64_t late = 0;
+    std::int64_t seen = 0;
+    std::int64_t last_us = wall_us();
+    while (seen < there && wall_us() - last_us < 30'000'000) {
+        rd_kafka_message_t* message = rd_kafka_consumer_poll(kafka.get(), 50);
+        if (message == nullptr) continue;
+        if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            last_us = wall_us();
+            ++seen;
+            const std::int64_t number =
+                number_of({static_cast<const char*>(message->payload), message->len}, "n");
+            const auto place = static_cast<std::size_t>(number);
+            if (number <= 0 || number > count) {
+                ++strange;
+            } else if (found[place]) {
+                ++repeats;
+            } else {
+                found[place] = true;
+                ++distinct;
+                std::int64_t& last =
+                    last_of_key[{static_cast<const char*>(message->key), message->key_len}];
+                if (number < last) ++late;
+                last = std::max(last, number);
+            }
+        }
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_consumer_close(kafka.get());
+    std::printf(
+        "{\"records\": %lld, \"distinct\": %lld, \"missing\": %lld, \"repeats\": %lld, "
+        "\"strange\": %lld, \"out_of_order\": %lld}\n",
+        static_cast<long long>(seen), static_cast<long long>(distinct),
+        static_cast<long long>(count - distinct), static_cast<long long>(repeats),
+        static_cast<long long>(strange), static_cast<long long>(late));
+    return there >= 0 && seen == there ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
     const std::string_view what = argc > 1 ? argv[1] : "";
     if (what == "create" && argc == 5) return create(argv[2], argv[3], std::atoi(argv[4]));
     if (what == "delete" && argc == 4) return remove(argv[2], argv[3]);
-    if (what == "produce" && argc == 6) {
+    if (what == "produce" && argc >= 6) {
         return produce(argv[2], argv[3], std::atoll(argv[4]),
-                       static_cast<std::size_t>(std::atoll(argv[5])));
+                       static_cast<std::size_t>(std::atoll(argv[5])), {argv + 6, argv + argc});
     }
     if (what == "pace" && argc == 6) {
         return pace(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5]));
@@ -234,8 +398,11 @@ int main(int argc, char** argv) try {
         return receive(argv[2], argv[3], std::atoll(argv[4]), std::atoll(argv[5]),
                        std::atoll(argv[6]));
     }
+    if (what == "watch" && argc == 4) return watch(argv[2], argv[3]);
+    if (what == "audit" && argc == 5) return audit(argv[2], argv[3], std::atoll(argv[4]));
     std::fprintf(stderr,
-                 "usage: bench_kafka {create|delete|produce|pace|receive} BOOTSTRAP TOPIC ...\n");
+                 "usage: bench_kafka {create|delete|produce|pace|receive|watch|audit} "
+                 "BOOTSTRAP TOPIC ...\n");
     return 2;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_kafka: %s\n", error.what());

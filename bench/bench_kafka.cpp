@@ -14,8 +14,9 @@
 //                                                     of the steady clock, records in the topic
 //   bench_kafka audit BOOTSTRAP TOPIC COUNT           reads all that is there: of the numbers 1 to
 //                                                     COUNT in the payloads' "n" those that are
-//                                                     missing or there again, and those that came
-//                                                     first behind a later one of their key
+//                                                     missing (how many, the first, the last),
+//                                                     those that are there again, and those that
+//                                                     came first behind a later one of their key
 // Each but `watch` prints one JSON object.
 
 #include <algorithm>
@@ -372,11 +373,15 @@ int audit(const char* bootstrap, const char* topic, std::int64_t count) {
         rd_kafka_message_destroy(message);
     }
     rd_kafka_consumer_close(kafka.get());
+    const auto first = std::find(found.begin() + 1, found.end(), false);
+    const auto last = std::find(found.rbegin(), found.rend() - 1, false);
     std::printf(
-        "{\"records\": %lld, \"distinct\": %lld, \"missing\": %lld, \"repeats\": %lld, "
-        "\"strange\": %lld, \"out_of_order\": %lld}\n",
+        "{\"records\": %lld, \"distinct\": %lld, \"missing\": %lld, \"first_missing\": %lld, "
+        "\"last_missing\": %lld, \"repeats\": %lld, \"strange\": %lld, \"out_of_order\": %lld}\n",
         static_cast<long long>(seen), static_cast<long long>(distinct),
-        static_cast<long long>(count - distinct), static_cast<long long>(repeats),
+        static_cast<long long>(count - distinct),
+        static_cast<long long>(distinct == count ? 0 : first - found.begin()),
+        static_cast<long long>(found.rend() - 1 - last), static_cast<long long>(repeats),
         static_cast<long long>(strange), static_cast<long long>(late));
     return there >= 0 && seen == there ? 0 : 1;
 }

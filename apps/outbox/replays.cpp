@@ -89,8 +89,9 @@ void print_run(const replay::Run& run) {
     }
     const std::int64_t gone = run.expected - run.sent - run.refused;
     if (run.state == "finished" && gone > 0) {
-        std::cout << with_commas(gone)
-                  << " were no longer there when their turn came: the table's retention was over\n";
+        std::cout << with_commas(gone) << " were no longer there when their turn came: "
+                  << (run.selection.dead ? "others discarded or retried these letters meanwhile\n"
+                                         : "the table's retention was over\n");
     }
 }
 

@@ -402,6 +402,7 @@ struct OfKey {
     std::int64_t all_dead = 0;
     std::vector<ScheduledInfo> delayed;
     std::int64_t all_delayed = 0;
+    std::vector<OpenWriter> writers;  // where nothing else is known
     [[nodiscard]] bool nothing() const {
         return waiting.empty() && dead.empty() && delayed.empty();
     }
@@ -492,6 +493,8 @@ ordered_json json_of_key(const OfKey& of_key, const std::string& key, const Trac
     for (const ScheduledInfo& one : of_key.delayed) {
         delayed.push_back({{"id", one.id}, {"available_at", time_or_null(one.available_at_us)}});
     }
+    ordered_json open = ordered_json::array();
+    for (const OpenWriter& writer : of_key.writers) open.push_back(json_of(writer));
     return {{"table", table.name},
             {"key", key},
             {"waiting", waiting},
@@ -500,6 +503,7 @@ ordered_json json_of_key(const OfKey& of_key, const std::string& key, const Trac
             {"dead_total", of_key.all_dead},
             {"delayed", delayed},
             {"delayed_total", of_key.all_delayed},
+            {"open_transactions", open},
             {"events", ordered_json::array()}};
 }
 
@@ -513,6 +517,11 @@ Result<ExplainedKey> explain_key(Places& places, const std::string& key, std::si
     auto of_key = read_key(places, key, limit);
     if (!of_key.ok()) return of_key.status();
     ExplainedKey out{std::move(*of_key), std::nullopt};
+    if (out.of_key.nothing()) {
+        auto writers = places.tracer->open_writers();
+        if (!writers.ok()) return writers.status();
+        out.of_key.writers = std::move(*writers);
+    }
     if (out.of_key.waiting.empty()) return out;
     const TracedEvent& first = *out.of_key.waiting.front().row;
     auto traces = places.tracer->find(first.id);
@@ -549,9 +558,16 @@ int print_key(const runtime::Invocation& invocation, Places& places, const Quest
         std::cout << wrapped("no event of " + table.name + " with the key " +
                                  shortened(question.key, kFieldColumns) +
                                  " is unfinished, delayed or dead" +
-                                 (table.removes ? "; rows of what was sent are gone" : ""),
+                                 (table.removes ? "; rows of what was sent are gone" : "") +
+                                 (of_key.writers.empty()
+                                      ? ""
+                                      : ". What an open transaction writes is not seen before its "
+                                        "COMMIT:"),
                              0)
                   << "\n";
+        for (const OpenWriter& writer : of_key.writers) {
+            std::cout << wrapped(describe(writer, clock_us()), 2) << "\n";
+        }
     } else {
         print_key(of_key, question.key, table);
     }

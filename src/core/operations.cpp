@@ -14,6 +14,15 @@ ErrorInfo relay_is_running(const std::string& owner) {
             "kill -TERM its process, it hands over at once; then do this, and start them again"};
 }
 
+ErrorInfo replay_is_running(const std::string& run, const std::string& runner) {
+    return {ErrorCode::kConflict,
+            Advice::kStop,
+            {},
+            runner + " (host:process) runs replay " + run +
+                " of this route: wait for its end, or stop it: outbox replay cancel " + run +
+                " --reason TEXT"};
+}
+
 ErrorInfo two_letters(const std::string& one, const std::string& other) {
     return {ErrorCode::kConflict,
             Advice::kStop,

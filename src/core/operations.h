@@ -316,8 +316,10 @@ class Operations : public DeadLetters {
 [[nodiscard]] ErrorInfo no_paused_tenants();
 [[nodiscard]] ErrorInfo never_relayed();
 
-/// The errors of `Operations`: a relay has the lease; dead letters of one event would become one.
+/// The errors of `Operations`: a relay has the lease; a run of `outbox replay` sends events of the
+/// route; dead letters of one event would become one.
 [[nodiscard]] ErrorInfo relay_is_running(const std::string& owner);
+[[nodiscard]] ErrorInfo replay_is_running(const std::string& run, const std::string& runner);
 [[nodiscard]] ErrorInfo two_letters(const std::string& one, const std::string& other);
 
 /// What the database knows of one consumer.

@@ -215,10 +215,10 @@ Result<std::optional<std::uint64_t>> Runs::take(const Run& run, const std::strin
                 " SET state = 'running', error = '', runner = $1, epoch = epoch + 1, runner_until "
                 "= " +
                 table_.in_ms("CAST($2 AS bigint)") + ", updated_at = " + table_.in_ms("0") +
-                " WHERE run = $3 AND state IN ('running', 'failed') AND (runner_until IS NULL OR "
-                "runner_until <= " +
+                " WHERE run = $3 AND route = $4 AND state IN ('running', 'failed') AND "
+                "(runner_until IS NULL OR runner_until <= " +
                 table_.in_ms("0") + ") RETURNING epoch",
-            {runner, std::to_string(lease_ms), run.id});
+            {runner, std::to_string(lease_ms), run.id, run.selection.route});
         if (!rows.ok() || rows->empty()) return rows.status();
         epoch = static_cast<std::uint64_t>(number((*rows)[0][0]));
         if (reason.empty()) return {};

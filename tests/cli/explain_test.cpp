@@ -537,6 +537,10 @@ TEST(ExplainOnPostgres, ATransactionThatIsOpenIsNamedWithItsApplication) {
                                  HasSubstr("idle in transaction, begun ")));
     const json open = json::parse(outbox.run({"explain", id, "--json", "--db", url}).out);
     EXPECT_EQ(open["events"][0]["open_transactions"][0]["application"], "checkout");
+    // Who asks for a key knows no id yet.
+    EXPECT_THAT(on_one_line(outbox.run({"explain", "--key", "o-1", "--db", url}).out),
+                AllOf(HasSubstr("is not seen before its COMMIT: pid " + pid),
+                      HasSubstr("(application 'checkout'")));
     writer.exec("PREPARE TRANSACTION 'kept'");
     EXPECT_THAT(ask().out, HasSubstr("prepared transaction 'kept' of user postgres"));
     writer.exec("ROLLBACK PREPARED 'kept'");

@@ -489,9 +489,14 @@ TEST_P(Replay, OfARouteThatIsRenamedGoesOnUnderTheNewName) {
     Process running = start_replay({"--rate", "200/s"});
     ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail().empty(); }))
         << running.stderr_text();
+    const auto rename = [this] {
+        return outbox_.run({"routes", "rename", "box", "crate", "--db", url_, "--table", table_});
+    };
+    const Finished refused = rename();
+    EXPECT_EQ(refused.status.code, 1) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("outbox replay cancel"));
     running.stop();
-    const Finished renamed =
-        outbox_.run({"routes", "rename", "box", "crate", "--db", url_, "--table", table_});
+    const Finished renamed = rename();
     ASSERT_EQ(renamed.status.code, 0) << renamed.err;
     const json stopped = list()[0];
     EXPECT_EQ(stopped["route"], "crate");

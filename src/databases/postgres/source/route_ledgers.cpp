@@ -238,11 +238,20 @@ Status RouteLedgers::move_figures(const std::string& from, const std::string& to
         .status();
 }
 
-// Those that are over tell of the route under its name of then.
+// Those that are over tell of the route under its name of then. One that runs would find nothing
+// more under the name that it knows.
 Status RouteLedgers::move_replays(const std::string& from, const std::string& to) {
     const auto there = connection_.query("SELECT to_regclass($1) IS NOT NULL",
                                          Params().text(side_ + "outbox_replays"));
     if (!there.ok() || !there->boolean(0, 0)) return there.status();
+    const auto runs =
+        connection_.query("SELECT run, runner FROM " + side_ +
+                              "outbox_replays WHERE route = $2 AND state = 'running' AND "
+                              "runner_until > clock_timestamp() AND " +
+                              kOfTable + " LIMIT 1",
+                          Params().text(table_).text(from));
+    if (!runs.ok()) return runs.status();
+    if (runs->size() > 0) return replay_is_running(runs->string(0, 0), runs->string(0, 1));
     return connection_
         .query("UPDATE " + side_ +
                    "outbox_replays SET route = $3 WHERE route = $2 AND state IN ('running', "

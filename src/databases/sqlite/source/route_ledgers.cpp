@@ -231,12 +231,22 @@ Status RouteLedgers::move_figures(const std::string& from, const std::string& to
         from, to);
 }
 
-// Those that are over tell of the route under its name of then.
+// Those that are over tell of the route under its name of then. One that runs would find nothing
+// more under the name that it knows.
 Status RouteLedgers::move_replays(const std::string& from, const std::string& to) {
     Statement look(database_,
                    "SELECT 1 FROM sqlite_master WHERE name = 'outbox_replays' AND type = 'table'");
     const bool there = look.step();
     if (Status status = look.status(); !status.ok() || !there) return status;
+    Statement running(
+        database_,
+        "SELECT run, runner FROM outbox_replays WHERE route = ?2 AND state = 'running' "
+        "AND runner_until > CAST((julianday('now') - 2440587.5) * 86400000000.0 AS "
+        "integer) AND " +
+            std::string(kOfTable) + " LIMIT 1");
+    running.bind(table_).bind(from);
+    if (running.step()) return replay_is_running(running.string(0), running.string(1));
+    if (Status status = running.status(); !status.ok()) return status;
     return run(
         "UPDATE outbox_replays SET route = ?3 WHERE route = ?2 AND state IN ('running', 'failed') "
         "AND " +

@@ -33,7 +33,7 @@ constexpr std::size_t kMostUnproven = 100;
 // A refusal comes in milliseconds where the broker reads at all.
 constexpr milliseconds kJudged{500};
 // A limit of channels is believed for so long.
-constexpr std::chrono::minutes kFewChannels{10};
+constexpr std::chrono::minutes kFewChannels{1};
 
 constexpr auto kProven = static_cast<std::size_t>(Suspicion::Kind::kProven);
 constexpr auto kUnproven = static_cast<std::size_t>(Suspicion::Kind::kUnproven);

@@ -88,6 +88,19 @@ TEST_F(Doctor, AStatementThatGaveNothingIsNoMend) {
     EXPECT_THAT(own.err, HasSubstr("problem: rights: user doctor_relay lacks SELECT on"));
 }
 
+// Delayed events would be delivered by nobody.
+TEST_F(Doctor, NamesTheFunctionOfACheckThatTheRoleMayNotCall) {
+    admin_.exec(
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO doctor_relay; GRANT ALL ON ALL SEQUENCES IN "
+        "SCHEMA public TO doctor_relay; REVOKE EXECUTE ON FUNCTION outbox_refuse_event FROM "
+        "PUBLIC");
+    EXPECT_THAT(
+        doctor({}, as_relay()).out,
+        HasSubstr("GRANT EXECUTE ON FUNCTION \"public\".outbox_refuse_event(text, text, text)"));
+    EXPECT_EQ(doctor({"--fix", "--fix-as", url_}, as_relay()).status.code, 0);
+    EXPECT_EQ(doctor({}, as_relay()).status.code, 0);
+}
+
 TEST_F(Doctor, NamesTheSchemaThatTheRoleMayNotLookInto) {
     admin_.exec("CREATE SCHEMA ob; ALTER TABLE outbox_events SET SCHEMA ob");
     const Finished bad = doctor({"--schema", "ob"}, as_relay());

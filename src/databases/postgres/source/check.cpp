@@ -1,5 +1,6 @@
 #include "databases/postgres/source/check.h"
 
+#include <initializer_list>
 #include <string>
 
 #include "core/embedded_sql.h"
@@ -179,12 +180,11 @@ Status tell_sequence_right(Connection& connection, const Table& table,
     return {};
 }
 
-// Without them what was published stays, and the segment that is written to grows.
-Status tell_segment_rights(Connection& connection, const Table& table,
-                           std::vector<spi::Finding>& findings) {
+Status tell_functions(Connection& connection, const Table& table,
+                      std::initializer_list<const char*> functions,
+                      std::vector<spi::Finding>& findings) {
     const std::string place = quote_identifier(table.schema) + ".";
-    for (const char* function : {"outbox_segment_spare(integer)", "outbox_segment_turn(interval)",
-                                 "outbox_segment_empty(integer, interval)"}) {
+    for (const char* function : functions) {
         const Result<Rows> rows = connection.query("SELECT has_function_privilege($1, 'EXECUTE')",
                                                    Params().text(place + function));
         if (!rows.ok()) return rows.status();
@@ -195,7 +195,33 @@ Status tell_segment_rights(Connection& connection, const Table& table,
               "rights: user " + connection.user() + " lacks EXECUTE on " + function + ". " + grant,
               grant);
     }
-    return tell_rights(connection, place + "outbox_segments", "SELECT", findings);
+    return {};
+}
+
+// Without them what was published stays, and the segment that is written to grows.
+Status tell_segment_rights(Connection& connection, const Table& table,
+                           std::vector<spi::Finding>& findings) {
+    const Status status =
+        tell_functions(connection, table,
+                       {"outbox_segment_spare(integer)", "outbox_segment_turn(interval)",
+                        "outbox_segment_empty(integer, interval)"},
+                       findings);
+    if (!status.ok()) return status;
+    return tell_rights(connection, quote_identifier(table.schema) + ".outbox_segments", "SELECT",
+                       findings);
+}
+
+// What is due is inserted, with the defaults and checks of the table.
+Status tell_rights_to_delayed(Connection& connection, const Table& table,
+                              std::vector<spi::Finding>& findings) {
+    const Status status =
+        tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
+                    "SELECT, DELETE", findings);
+    if (!status.ok()) return status;
+    return tell_functions(connection, table,
+                          {"outbox_uuidv7()", "outbox_refuse_payload(integer, integer)",
+                           "outbox_refuse_event(text, text, text)"},
+                          findings);
 }
 
 // An event that a policy hides is lost on us without a word, or never marked.
@@ -257,8 +283,7 @@ Status tell_all_rights(Connection& connection, const Table& table,
     if (status.ok() && table.keep) status = tell_segment_rights(connection, table, findings);
     if (status.ok()) status = tell_row_security(connection, table, findings);
     if (status.ok() && table.has_scheduled) {
-        status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
-                             "SELECT, DELETE", findings);
+        status = tell_rights_to_delayed(connection, table, findings);
     }
     const std::string record = quote_identifier(table.schema) + ".outbox_migrations";
     if (status.ok() && table.has_scheduled) {

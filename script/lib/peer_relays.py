@@ -228,10 +228,13 @@ class Debezium(Peer):
             raise Failed(f"it ended; {self.last_words()}")
 
     def kill(self):
-        pid = self.pid()
-        os.kill(pid, signal.SIGKILL)
-        while pathlib.Path(f"/proc/{pid}").exists():
+        stat = pathlib.Path(f"/proc/{self.pid()}/stat")
+        os.kill(self.pid(), signal.SIGKILL)
+        # Whoever inherited it may let it be a zombie for a second, which is no part of its start: without
+        # its pid the script takes it for ended.
+        while stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z":
             time.sleep(0.001)
+        (self.folder / "pid").unlink()
 
     def stop(self):
         run(self.SCRIPT, "stop", "--dir", self.folder)

@@ -232,7 +232,7 @@ def latency(bed, peer):
     received = json.loads(receiver.communicate(timeout=PATIENCE_S)[0])
     sent = int(re.search(r"actually processed: (\d+)", output).group(1))
     with bed.watch() as watch:
-        return {"p50_ms": received["p50_ms"], "p99_ms": received["p99_ms"], "relay_cores": round(relay, 3),
+        return {"written_per_s": round(sent / (warm_up + seconds)), "p50_ms": received["p50_ms"], "p99_ms": received["p99_ms"], "relay_cores": round(relay, 3),
                 "all_cores": round(relay + server + broker, 3),
                 **insert_latency(bed.folder.glob("paced-log*"), warm_up), **memory.figures(),
                 **checked(bed, sent, watch, in_order=False)}
@@ -245,8 +245,8 @@ def kill(bed, peer):
     with bed.watch() as watch:
         peer.start()
         watch.until(bed.rows * KILL_AT, peer)
-        peer.kill()
         killed = time.monotonic()
+        peer.kill()
         peer.start()
         watch.until(bed.rows, peer)
         found = checked(bed, bed.rows, watch, in_order=True)

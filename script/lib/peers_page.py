@@ -122,7 +122,8 @@ COLUMNS = {
                 ("done behind the last record s", "finished_behind_last_record_s", "{:.1f}", None)],
     "latency": [("p50 ms", "p50_ms", "{:.2f}", False), ("p99 ms", "p99_ms", "{:.2f}", False),
                 ("relay's cores", "relay_cores", "{:.3f}", False), ("all cores", "all_cores", "{:.2f}", False),
-                ("RSS MB", "rss_mb", "{:,.0f}", False), ("the INSERT alone: p99 ms", "insert_p99_ms", "{:.2f}", None)],
+                ("RSS MB", "rss_mb", "{:,.0f}", False), ("the INSERT alone: p99 ms", "insert_p99_ms", "{:.2f}", None),
+                ("events/s that the machine wrote", "written_per_s", "{:,.0f}", None)],
     "kill": [("delivery goes on after s", "resumed_s", "{:.2f}", False), ("repeats", "repeats", "{:,.0f}", False),
              ("lost", "missing", "{:,.0f}", False), ("out of order", "out_of_order", "{:,.0f}", False)]}
 COLUMNS["single"] = COLUMNS["backlog"]
@@ -171,10 +172,15 @@ def losses(figures):
                        form.format(mine))
 
 
+def short(figure):
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.1f}"
+
+
 def draw(figures, folder):
     """The plots there is something for; yields (file, what it shows)."""
     folder.mkdir(exist_ok=True)
-    note = f"median of {figures.all['pairs']} pairs; line: least to most"
+    pairs = f"{figures.all['pairs']} pair{'s' if figures.all['pairs'] > 1 else ''}"
+    note = f"median of {pairs}; line: least to most"
     groups = []
     for scenario, name in (("backlog", "100-row transactions"), ("single", "one-row transactions")):
         rows = [(peer, COLOURS[peer], s.middle / 1000, s.least / 1000, s.most / 1000, f"{s.middle / 1000:,.0f} k/s")
@@ -190,14 +196,14 @@ def draw(figures, folder):
             if all(spreads := [figures.spread("backlog", peer, key) for key in keys])]
     if rows:
         plots.stacks(folder / "cpu.svg", "CPU seconds for a million events, 100-row transactions",
-                     f"medians of {figures.all['pairs']} pairs", BROKER_PARTS, rows)
+                     f"medians of {pairs}", BROKER_PARTS, rows)
         yield "cpu.svg", "What a million events cost in CPU seconds, of relay, database and broker"
-    rows = [(peer, COLOURS[peer], p50.middle, p99.middle, f"{p50.middle:.3g} / {p99.middle:.3g} ms")
+    rows = [(peer, COLOURS[peer], p50.middle, p99.middle, f"{short(p50.middle)} / {short(p99.middle)} ms")
             for peer in figures.peers("latency")
             if (p50 := figures.spread("latency", peer, "p50_ms")) and (p99 := figures.spread("latency", peer, "p99_ms"))]
     if rows:
         plots.pairs(folder / "latency.svg", "From the INSERT to the receipt at 1,000 events/s, ms",
-                    f"medians of {figures.all['pairs']} pairs, logarithmic", ("p50", "p99"), rows)
+                    f"medians of {pairs}, logarithmic", ("p50", "p99"), rows)
         yield "latency.svg", "Latency of each at 1,000 events a second"
     rows = [(peer, COLOURS[peer], [(x, y / 1000) for x, y in curves[-1]]) for peer in figures.peers("kill")
             if (curves := figures.kept("kill", peer, "curve"))]
@@ -280,7 +286,7 @@ INTROS = {
 PAGE = """# Beside other relays
 
 Written by `script/bench --peers`; a word changed here is lost with the next run. Our relay, [Debezium Server](https://debezium.io) and
-[outboxx](https://github.com/lukashes/outboxx) on one PostgreSQL and one Kafka, in one run, in turns, {pairs} pairs; {rows} events to a backlog.{quick}
+[outboxx](https://github.com/lukashes/outboxx) on one PostgreSQL and one Kafka, in one run, in turns, pairs of turns: {pairs}; {rows} events to a backlog.{quick}
 
 ```
 script/bench --peers --outboxx PATH --page docs/peers.md

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from measuring import EVENTS, ROOT, TOPIC, Relay, run
+from measuring import EVENTS, ROOT, TOPIC, Relay, answers, run
 
 DATABASE = "bench"
 
@@ -218,7 +218,10 @@ class Debezium(Peer):
             "".join(f"debezium.{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
 
     def start(self):
-        run(self.SCRIPT, "start", "--dir", self.folder, env=self.environment())
+        try:
+            run(self.SCRIPT, "start", "--dir", self.folder, env=self.environment())
+        except subprocess.CalledProcessError:
+            raise Failed(f"it did not start; {self.last_words()}") from None
 
     def pid(self):
         return int((self.folder / "pid").read_text().split()[0])
@@ -232,9 +235,16 @@ class Debezium(Peer):
         os.kill(self.pid(), signal.SIGKILL)
         # Whoever inherited it may let it be a zombie for a second, which is no part of its start: without
         # its pid the script takes it for ended.
-        while stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z":
+        while self.lives(stat) or answers(int((self.folder / "port").read_text())):
             time.sleep(0.001)
         (self.folder / "pid").unlink()
+
+    @staticmethod
+    def lives(stat):
+        try:
+            return stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
 
     def stop(self):
         run(self.SCRIPT, "stop", "--dir", self.folder)

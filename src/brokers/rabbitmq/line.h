@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "brokers/rabbitmq/client.h"
+#include "brokers/rabbitmq/suspicion.h"
 #include "net/waiting.h"
 
 namespace outbox::rabbitmq {
@@ -26,6 +27,7 @@ class Line {
     };
     struct Sent {
         Item item;
+        Suspicion::Kind kind;  ///< As which it was sent.
         Time at;
         std::uint64_t serial = 0;  ///< Rises over all lines.
         State state = State::kOpen;
@@ -38,8 +40,8 @@ class Line {
     [[nodiscard]] std::size_t unjudged() const { return open_ - judged_; }  ///< Of those.
     [[nodiscard]] std::size_t told() const { return told_; }
 
-    void push(const Item& item, Time now, std::uint64_t serial) {
-        sent_.push_back({item, now, serial});
+    void push(const Item& item, Suspicion::Kind kind, Time now, std::uint64_t serial) {
+        sent_.push_back({item, kind, now, serial});
         ++open_;
     }
     /// Nobody waits for its outcome any more.

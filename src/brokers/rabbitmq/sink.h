@@ -31,7 +31,7 @@ class RabbitmqSink final : public spi::Sink {
     Result<std::string> destination() override;
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
-    void report(spi::SinkReport& out) override { worker_.news().report(out); }
+    void report(spi::SinkReport& out) override { worker_.report(out); }
 
   private:
     const RabbitmqConfig config_;

@@ -26,17 +26,11 @@ std::chrono::steady_clock::time_point clock_now() {
     return std::chrono::steady_clock::now();
 }
 
-// Messages with routing keys that have to prove themselves, under way at once: were one refused,
-// as many may go again.
-constexpr std::size_t kMostUnproven = 100;
-
 // A refusal comes in milliseconds where the broker reads at all.
 constexpr milliseconds kJudged{500};
-// A limit of channels is believed for so long.
+// A limit of channels is believed for so long; then one more is tried.
 constexpr std::chrono::minutes kFewChannels{1};
-
-constexpr auto kProven = static_cast<std::size_t>(Suspicion::Kind::kProven);
-constexpr auto kUnproven = static_cast<std::size_t>(Suspicion::Kind::kUnproven);
+constexpr std::chrono::hours kTellFewChannels{1};
 
 }  // namespace
 
@@ -86,6 +80,12 @@ std::optional<ErrorInfo> Worker::blocked() {
     return blocked_told_;
 }
 
+void Worker::report(spi::SinkReport& out) {
+    news_.report(out);
+    const core::Lock lock(mutex_);
+    if (few_channels_) out.notes.push_back(*std::exchange(few_channels_, std::nullopt));
+}
+
 void Worker::run() {
     while (take_inbox()) {
         now_ = clock_now();
@@ -101,10 +101,10 @@ void Worker::run() {
         tell();
         if (client_ == nullptr) continue;
         const bool to_send = may_send() && !has_turns_;
-        const milliseconds most = has_turns_             ? kSuspectRound
-                                  : to_send && !clogged_ ? milliseconds(0)
-                                  : all_confirmed()      ? kIdleRound
-                                                         : kRound;
+        const milliseconds most = has_turns_              ? kSuspectRound
+                                  : to_send && !clogged_  ? milliseconds(0)
+                                  : ways_.all_confirmed() ? kIdleRound
+                                                          : kRound;
         if (client_->wait(most, to_send, wake_)) clogged_ = false;
     }
     set_client(nullptr);
@@ -148,17 +148,15 @@ void Worker::connect() {
     search_.began(next_host_, now_);
     max_frame_bytes_ = (*client)->max_frame_bytes();
     is_fresh_ = true;
-    if (now_ >= most_channels_until_) most_channels_ = Client::kMostChannels;
-    channels_ = std::min<std::size_t>((*client)->channels(), most_channels_);
-    for (Way& way : ways_) {
-        way.is_open = &way == &ways_.front();
-        way.window = way.is_open ? SIZE_MAX : 1;
-    }
+    const std::size_t channels = (*client)->channels();
+    ways_.begin(std::min(channels, most_channels_));
+    if (channels < Ways::kMost) tell_few_channels(channels, where() + ": channel_max");
     set_client(std::move(*client));
 }
 
 void Worker::send_some() {
     if (blocked_) fail_all(*blocked_);
+    look_for_more_channels();
     if (send_suspect() && may_send() && !clogged_) send_others();
     has_turns_ = search_.is_on() && !clogged_ && !waiting_.empty();
 }
@@ -178,76 +176,55 @@ void Worker::send_others() {
     client_->gather(false);
 }
 
-// What may go now, taken out. What has to wait for others of its way does so there.
+// What may go now, taken out. What has to wait for others of its kind, or of its channel, does so
+// there.
 std::optional<Item> Worker::next() {
-    if (open() >= search_.window()) return std::nullopt;
-    for (Way& way : ways_) {
-        while (!way.waiting.empty() && way.has_room()) {
-            Item item = way.waiting.pop();
-            Way& its = way_of(item.record);  // as it is judged now
-            if (its.has_room()) return item;
+    if (ways_.open() >= search_.window()) return std::nullopt;
+    for (const Kind kind : Ways::kKinds) {
+        while (ways_.waits(kind) && ways_.has_room(kind)) {
+            Item item = ways_.pop(kind);
+            const Kind its = kind_of(item.record);  // as it is judged now
+            if (ways_.has_room(its)) return item;
             wait_for_room(its, item);
         }
     }
     // A stranger that is taken out has to go at once: the search counts those under way.
-    const auto has_room = [this](const Item& item) { return way_of(item.record).has_room(); };
+    const auto has_room = [this](const Item& item) { return ways_.has_room(kind_of(item.record)); };
     while (waiting_.has_others()) {
         const auto item = waiting_.next(now_, has_room);
         if (!item) break;
-        Way& way = way_of(item->record);
-        if (way.has_room()) return item;
-        wait_for_room(way, *item);
+        const Kind kind = kind_of(item->record);
+        if (ways_.has_room(kind)) return item;
+        wait_for_room(kind, *item);
     }
     return std::nullopt;
 }
 
 bool Worker::may_send() const {
-    if (open() >= search_.window()) return false;
-    return waiting_.has_others() || std::any_of(ways_.begin(), ways_.end(), [](const Way& way) {
-               return !way.waiting.empty() && way.has_room();
-           });
+    if (ways_.open() >= search_.window()) return false;
+    return waiting_.has_others() || ways_.any_may_go();
 }
 
-bool Worker::rows_wait() const {
-    return std::any_of(ways_.begin(), ways_.end(),
-                       [](const Way& way) { return !way.waiting.empty(); });
-}
-
-Worker::Way& Worker::way_of(const spi::Record& record) {
-    const auto place = static_cast<std::size_t>(suspicion_.kind_of(record, now_));
-    return ways_[std::min<std::size_t>(place, channels_ - 1)];
-}
-
-void Worker::wait_for_room(Way& way, const Item& item) {
-    way.waiting.push(item, suspicion_.is_known(item.record));
+void Worker::wait_for_room(Kind kind, const Item& item) {
+    ways_.wait(item, kind, suspicion_.is_known(item.record));
 }
 
 // For the next connection, or none.
 void Worker::wait_anew() {
-    for (Way& way : ways_) {
-        while (!way.waiting.empty()) waiting_.add(way.waiting.pop());
+    for (const Kind kind : Ways::kKinds) {
+        while (ways_.waits(kind)) waiting_.add(ways_.pop(kind));
     }
 }
 
-std::size_t Worker::open() const {
-    std::size_t open = 0;
-    for (const Way& way : ways_) open += way.line.open();
-    return open;
-}
-
-bool Worker::all_confirmed() const {
-    return std::all_of(ways_.begin(), ways_.end(), [](const Way& way) { return way.line.empty(); });
-}
-
 net::EndSearch::Line Worker::line() const {
-    if (open() > 0) return net::EndSearch::Line::kBusy;
+    if (ways_.open() > 0) return net::EndSearch::Line::kBusy;
     return is_fresh_ ? net::EndSearch::Line::kFresh : net::EndSearch::Line::kIdle;
 }
 
 // False: it is nobody else's turn, or there is no connection any more.
 bool Worker::send_suspect() {
     std::optional<Item> suspect;
-    const auto turn = waiting_.turn(line(), now_, suspect, rows_wait());
+    const auto turn = waiting_.turn(line(), now_, suspect, ways_.any_waits());
     if (turn == net::EndSearch::Turn::kFresh) let_go();
     if (suspect) static_cast<void>(send(*suspect));
     return turn == net::EndSearch::Turn::kOthers;
@@ -264,14 +241,14 @@ bool Worker::send(const Item& item) {
         return true;
     }
     unlooked_bytes_ += item.bytes;
-    Way& way = way_of(record);
-    const std::uint16_t channel = channel_of(way);
-    way.line.push(item, now_, ++serial_);
+    const Kind kind = kind_of(record);
+    const std::uint16_t number = ways_.number_of(kind);
+    ways_.push(item, kind, now_, ++serial_);
     search_.sent(record);
     is_fresh_ = false;
     std::optional<Fault> fault;
-    if (!std::exchange(way.is_open, true)) fault = client_->open_channel(channel);
-    if (!fault) fault = client_->publish(record, channel);
+    if (!std::exchange(ways_.channel(number).is_open, true)) fault = client_->open_channel(number);
+    if (!fault) fault = client_->publish(record, number);
     if (!fault) return true;
     listen();  // what the broker said before it went is the cause
     lost(*fault);
@@ -289,15 +266,15 @@ void Worker::listen() {
 }
 
 void Worker::obey(const Word& word) {
-    // Those of the connection are about no way.
-    Way& way = ways_[word.channel == 0 ? 0 : word.channel - 1U];
+    // Those of the connection are about no channel.
+    Channel& channel = ways_.channel(std::max<std::uint16_t>(word.channel, 1));
     switch (word.kind) {
         case Word::Kind::kAck:
         case Word::Kind::kNack:
-            way.line.settle(word, [&](Sent& sent) { settle(way, sent, word); });
+            channel.line.settle(word, [&](Sent& sent) { settle(sent, word); });
             break;
         case Word::Kind::kReturned:
-            way.line.mark_returned(word);
+            channel.line.mark_returned(word);
             break;
         case Word::Kind::kBlocked:
             blocked_since_ = now_;
@@ -307,7 +284,7 @@ void Worker::obey(const Word& word) {
             set_blocked(std::nullopt);
             break;
         case Word::Kind::kClosed:
-            if (!gives_back_guilty(way, word.fault)) lost(word.fault);
+            if (!gives_back_guilty(channel, word.fault)) lost(word.fault);
             break;
         case Word::Kind::kEnded:
             lost(word.fault);
@@ -315,11 +292,11 @@ void Worker::obey(const Word& word) {
     }
 }
 
-void Worker::settle(Way& way, Sent& sent, const Word& word) {
+void Worker::settle(Sent& sent, const Word& word) {
     const spi::Record& record = sent.item.record;
     const bool took = word.kind != Word::Kind::kNack && sent.returned == nullptr;
     search_.answered(record, took);
-    if (!sent.judged) judged(way, record);
+    if (!sent.judged) judged(sent);
     if (took) {
         out_.acknowledged.push_back(record.token);
         out_.bytes += sent.item.bytes;
@@ -331,28 +308,24 @@ void Worker::settle(Way& way, Sent& sent, const Word& word) {
     fail(sent.item, to_error(fault, part), part);
 }
 
-void Worker::judged(Way& way, const spi::Record& record) {
-    suspicion_.passed(record);
-    if (&way == &ways_[kUnproven]) way.window = std::min(way.window + 1, kMostUnproven);
+void Worker::judged(const Sent& sent) {
+    suspicion_.passed(sent.item.record);
+    ways_.judged(sent.kind);
 }
 
 // A queue that gives no confirms, as it hangs or has no majority, must not take the places of
 // others: silence is no refusal, which comes at once.
 void Worker::judge_silent() {
     if (blocked_ || clogged_) return;
-    for (Way& way : ways_) {
-        if (&way == &ways_[kProven]) continue;
-        way.line.judge_before(now_ - kJudged,
-                              [&](const Sent& sent) { judged(way, sent.item.record); });
-    }
+    ways_.judge_before(now_ - kJudged, [this](const Sent& sent) { judged(sent); });
 }
 
 // What has been given up may be confirmed all the same; it is then sent once more.
 void Worker::look_for_silence() {
     const bool blocked = blocked_ && now_ - blocked_since_ > config_.blocked_grace;
     std::size_t told = 0;
-    for (Way& way : ways_) {
-        way.line.for_each_open([&](Sent& sent) {
+    for (Channel& channel : ways_.channels()) {
+        channel.line.for_each_open([&](Sent& sent) {
             if (!blocked && now_ - sent.at <= config_.stuck_after) return false;
             if (blocked) {
                 fail(sent.item, *blocked_);
@@ -366,26 +339,28 @@ void Worker::look_for_silence() {
                      part);
             }
             search_.given_up(sent.item.record);
-            way.line.give_up(sent);
+            channel.line.give_up(sent);
             return true;
         });
-        told += way.line.told();
+        told += channel.line.told();
     }
     if (told > config_.max_records) lost({"SILENT", "too many messages without a confirm"});
 }
 
 // A message for which the broker says that it closed the channel is given back alone; what was
 // under way there and has no confirm goes again. Other channels go on. False: it does not say.
-bool Worker::gives_back_guilty(Way& way, const Fault& fault) {
+bool Worker::gives_back_guilty(Channel& channel, const Fault& fault) {
     const std::uint64_t size = refused_size(fault);
     const ErrorInfo error = to_error(fault, where() + ", " + name_of_exchange(config_));
     std::vector<Item> again;
     std::vector<Item> guilty;
-    way.line.for_each_open([&](const Sent& sent) {
+    Kind kind = Kind::kRefused;  // of those
+    channel.line.for_each_open([&](const Sent& sent) {
         const spi::Record& record = sent.item.record;
         const bool is_guilty = size > 0 ? record.value.size() == size
                                         : refuses_routing_key(fault, routing_key_of(record));
         (is_guilty ? guilty : again).push_back(sent.item);
+        if (is_guilty) kind = std::min(kind, sent.kind);
         // A refusal is an answer: it is no such message that ends connections.
         is_guilty ? search_.answered(record, false) : search_.given_up(record);
         return true;
@@ -399,13 +374,11 @@ bool Worker::gives_back_guilty(Way& way, const Fault& fault) {
             continue;
         }
         const std::string_view key = routing_key_of(item.record);
-        suspicion_.refused_key(key, &way == &ways_[kProven], now_);
+        suspicion_.refused_key(key, kind == Kind::kProven, now_);
         fail(item, error, part_of(key));
     }
     waiting_.add_again(again);
-    way.line.clear();
-    way.is_open = false;
-    if (&way == &ways_[kUnproven]) way.window = 1;
+    ways_.closed(channel, kind);
     return true;
 }
 
@@ -414,12 +387,12 @@ void Worker::lost(const Fault& fault) {
     ErrorInfo error = to_error(fault, where() + ", " + name_of_exchange(config_));
     bool bad_probes = false;
     // An idle connection may have ended long ago: what waits tries another one first.
-    const bool was_idle = all_confirmed() && !is_fresh_;
-    if (open() == 0) search_.ended_idle(now_);
+    const bool was_idle = ways_.all_confirmed() && !is_fresh_;
+    if (ways_.open() == 0) search_.ended_idle(now_);
     const bool goes_on = was_idle || has_too_many_channels(fault) ||
                          (may_be_a_message(fault) && goes_again(error, bad_probes));
-    for (Way& way : ways_) {
-        way.line.for_each_open([&](const Sent& sent) {
+    for (Channel& channel : ways_.channels()) {
+        channel.line.for_each_open([&](const Sent& sent) {
             if (!goes_on) fail(sent.item, error, {}, bad_probes && is_suspect(sent.item));
             return true;
         });
@@ -437,15 +410,14 @@ void Worker::lost(const Fault& fault) {
 // The broker counts a channel that it has closed for a moment longer, so that one in its place may
 // be the one too many.
 bool Worker::has_too_many_channels(const Fault& fault) {
-    std::size_t opened = 0;
-    for (const Way& way : ways_) opened += way.is_open ? 1U : 0U;
     if (!refuses_channel(fault)) return false;
-    most_channels_ = std::max<std::size_t>(opened, 2) - 1;
+    most_channels_ = std::max<std::size_t>(ways_.opened(), 2) - 1;
     most_channels_until_ = now_ + kFewChannels;
     next_try_ = now_ + kTryAgainMin;
+    tell_few_channels(most_channels_, describe(to_error(fault, where())));
     std::vector<Item> again;
-    for (Way& way : ways_) {
-        way.line.for_each_open([&](const Sent& sent) {
+    for (Channel& channel : ways_.channels()) {
+        channel.line.for_each_open([&](const Sent& sent) {
             search_.given_up(sent.item.record);
             again.push_back(sent.item);
             return true;
@@ -455,9 +427,26 @@ bool Worker::has_too_many_channels(const Fault& fault) {
     return true;
 }
 
+void Worker::look_for_more_channels() {
+    if (most_channels_ == Ways::kMost || now_ < most_channels_until_) return;
+    ++most_channels_;
+    most_channels_until_ = now_ + kFewChannels;
+    ways_.set_count(std::min<std::size_t>(client_->channels(), most_channels_));
+}
+
+void Worker::tell_few_channels(std::size_t channels, std::string why) {
+    if (channels >= told_channels_ && now_ < channels_told_at_ + kTellFewChannels) return;
+    told_channels_ = channels;
+    channels_told_at_ = now_;
+    const core::Lock lock(mutex_);
+    few_channels_ = {spi::SinkReport::Level::kWarning,
+                     "few_channels",
+                     {{"channels", std::to_string(channels)}, {"error", std::move(why)}}};
+}
+
 // Of the connection, and what is under way on it. What waits does so for the next one.
 void Worker::let_go() {
-    for (Way& way : ways_) way.line.clear();
+    for (Channel& channel : ways_.channels()) channel.line.clear();
     wait_anew();
     set_client(nullptr);
 }
@@ -465,8 +454,8 @@ void Worker::let_go() {
 // For a message, perhaps: none has failed before that is known.
 bool Worker::goes_again(ErrorInfo& error, bool& bad_probes) {
     std::vector<const Sent*> sent;
-    for (Way& way : ways_) {
-        way.line.for_each_open([&](const Sent& one) {
+    for (Channel& channel : ways_.channels()) {
+        channel.line.for_each_open([&](const Sent& one) {
             sent.push_back(&one);
             return true;
         });

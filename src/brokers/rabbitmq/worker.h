@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -16,8 +15,8 @@
 #include "brokers/rabbitmq/client.h"
 #include "brokers/rabbitmq/config.h"
 #include "brokers/rabbitmq/line.h"
-#include "brokers/rabbitmq/row.h"
 #include "brokers/rabbitmq/suspicion.h"
+#include "brokers/rabbitmq/ways.h"
 #include "core/mutex.h"
 #include "net/end_news.h"
 #include "net/end_search.h"
@@ -49,19 +48,14 @@ class Worker {
     void collect(std::chrono::milliseconds most, Outcomes& out);
     /// Why the broker takes nothing at the moment; nothing where it does or nobody knows.
     std::optional<ErrorInfo> blocked();
-    net::EndNews& news() { return news_; }
+    /// Of connections that ended, and of few channels.
+    void report(spi::SinkReport& out);
 
   private:
     using Time = std::chrono::steady_clock::time_point;
     using Sent = Line::Sent;
-    // One for each `Suspicion::Kind`, on a channel of its own.
-    struct Way {
-        bool is_open = false;    // its channel
-        std::size_t window = 0;  // messages that may be under way and not yet judged
-        Row waiting = {};        // for that
-        Line line = {};
-        [[nodiscard]] bool has_room() const { return line.unjudged() < window; }
-    };
+    using Kind = Suspicion::Kind;
+    using Channel = Ways::Channel;
 
     void run();
     bool take_inbox();
@@ -71,15 +65,11 @@ class Worker {
     [[nodiscard]] std::optional<Item> next();
     bool send(const Item& item);
     [[nodiscard]] bool send_suspect();
-    Way& way_of(const spi::Record& record);
-    void wait_for_room(Way& way, const Item& item);
-    void wait_anew();
-    [[nodiscard]] std::uint16_t channel_of(const Way& way) const {
-        return static_cast<std::uint16_t>(&way - ways_.data() + 1);
+    [[nodiscard]] Kind kind_of(const spi::Record& record) const {
+        return suspicion_.kind_of(record, now_);
     }
-    [[nodiscard]] std::size_t open() const;  // messages without an outcome
-    [[nodiscard]] bool all_confirmed() const;
-    [[nodiscard]] bool rows_wait() const;
+    void wait_for_room(Kind kind, const Item& item);
+    void wait_anew();
     [[nodiscard]] net::EndSearch::Line line() const;
     [[nodiscard]] bool is_suspect(const Item& item) const {
         return search_.is_suspect(item.record.id);
@@ -87,13 +77,15 @@ class Worker {
     [[nodiscard]] bool may_send() const;
     void listen();
     void obey(const Word& word);
-    void settle(Way& way, Sent& sent, const Word& word);
+    void settle(Sent& sent, const Word& word);
     void judge_silent();
-    void judged(Way& way, const spi::Record& record);
+    void judged(const Sent& sent);
     void look_for_silence();
-    [[nodiscard]] bool gives_back_guilty(Way& way, const Fault& fault);
+    [[nodiscard]] bool gives_back_guilty(Channel& channel, const Fault& fault);
     void lost(const Fault& fault);
     [[nodiscard]] bool has_too_many_channels(const Fault& fault);
+    void look_for_more_channels();
+    void tell_few_channels(std::size_t channels, std::string why);
     void let_go();
     [[nodiscard]] bool goes_again(ErrorInfo& error, bool& bad_probes);
     void fail_all(const ErrorInfo& error, bool bad_probes = false);
@@ -109,10 +101,11 @@ class Worker {
 
     // The thread's own.
     std::unique_ptr<Client> client_;
-    std::array<Way, Client::kMostChannels> ways_;  // `channels_` of them are used
-    std::size_t channels_ = 1;
-    std::size_t most_channels_ = Client::kMostChannels;  // that the user may have,
-    Time most_channels_until_;                           // as the broker has said
+    Ways ways_;
+    std::size_t most_channels_ = Ways::kMost;  // that the user may have,
+    Time most_channels_until_;                 // as the broker has said
+    std::size_t told_channels_ = Ways::kMost;
+    Time channels_told_at_;
     Suspicion suspicion_;
     std::uint64_t serial_ = 0;
     bool is_fresh_ = true;  // nothing was sent on the connection yet
@@ -143,6 +136,7 @@ class Worker {
     Time alive_at_ OUTBOX_GUARDED_BY(mutex_);  // when the thread last came round
     std::size_t under_way_ OUTBOX_GUARDED_BY(mutex_) = 0;
     std::optional<ErrorInfo> blocked_told_ OUTBOX_GUARDED_BY(mutex_);
+    std::optional<spi::SinkReport::Note> few_channels_ OUTBOX_GUARDED_BY(mutex_);
 
     std::thread thread_;  // last: it uses all of the above
 };

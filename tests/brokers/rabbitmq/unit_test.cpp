@@ -1,6 +1,8 @@
 // What the sink decides without a broker.
 
+#include <array>
 #include <chrono>
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
@@ -13,6 +15,7 @@
 #include "brokers/rabbitmq/message.h"
 #include "brokers/rabbitmq/row.h"
 #include "brokers/rabbitmq/suspicion.h"
+#include "brokers/rabbitmq/ways.h"
 
 namespace outbox::rabbitmq {
 namespace {
@@ -202,7 +205,8 @@ spi::Record to(std::string_view topic, std::string_view value = {}) {
 TEST(RabbitmqLine, WhatIsSilentForAMomentIsJudged) {
     const Line::Time begin(std::chrono::hours(1));
     Line line;
-    for (int i = 0; i < 4; ++i) line.push({}, begin + std::chrono::seconds(i), 1);
+    for (int i = 0; i < 4; ++i)
+        line.push({}, Suspicion::Kind::kUnproven, begin + std::chrono::seconds(i), 1);
     std::size_t judged = 0;
     const auto count = [&](const Line::Sent&) { ++judged; };
     line.judge_before(begin, count);
@@ -318,6 +322,78 @@ TEST(RabbitmqRow, StrangersHaveATurnNowAndThen) {
     while (row.pop().record.token != kMany) ++before;
     EXPECT_GT(before, 0U);
     EXPECT_LT(before, kMany / 2);
+}
+
+// What goes over so many channels, each message judged once no more may be sent: so many of each
+// kind wait, and a refused one closes its channel.
+struct Sending {
+    std::string kinds;                 // in the order of sending: p, u, r
+    std::size_t beside_others = 0;     // refused ones, while another kind was under way there
+    std::map<char, std::size_t> last;  // how many were sent before the last of a kind
+};
+
+Sending send_all(std::size_t channels, std::size_t proven, std::size_t unproven,
+                 std::size_t refused) {
+    using Kind = Suspicion::Kind;
+    Ways ways;
+    ways.begin(channels);
+    const std::array<std::size_t, Ways::kMost> counts = {proven, unproven, refused};
+    for (const Kind kind : Ways::kKinds) {
+        for (std::size_t i = 0; i < counts[static_cast<std::size_t>(kind)]; ++i) {
+            ways.wait({}, kind, /*known=*/false);
+        }
+    }
+    Sending sending;
+    const Line::Time now(std::chrono::hours(1));
+    for (std::uint64_t serial = 1; ways.any_waits();) {
+        if (!ways.any_may_go() && ways.open() == 0) return {"nobody may go", 0, {}};
+        for (const Kind kind : Ways::kKinds) {
+            while (ways.waits(kind) && ways.has_room(kind)) {
+                ways.channel(ways.number_of(kind)).line.for_each_open([&](const Line::Sent& sent) {
+                    if (sent.kind != kind) ++sending.beside_others;
+                    return true;
+                });
+                ways.push(ways.pop(kind), kind, now, serial++);
+                sending.kinds += "pur"[static_cast<std::size_t>(kind)];
+                sending.last[sending.kinds.back()] = sending.kinds.size();
+            }
+        }
+        for (Ways::Channel& channel : ways.channels()) {
+            bool closes = false;
+            channel.line.for_each_open([&](Line::Sent& sent) {
+                closes = closes || sent.kind == Kind::kRefused;
+                ways.judged(sent.kind);
+                channel.line.give_up(sent);
+                return true;
+            });
+            if (closes) ways.closed(channel, Kind::kRefused);
+        }
+    }
+    return sending;
+}
+
+TEST(RabbitmqWays, KindsThatShareAChannelTakeTurnsAndAreNeverBesideEachOther) {
+    for (const std::size_t channels : {1, 2, 3}) {
+        const Sending sent = send_all(channels, 500, 100, 50);
+        EXPECT_EQ(sent.kinds.size(), 650U) << channels << sent.kinds;
+        EXPECT_EQ(sent.beside_others, 0U) << channels;
+        EXPECT_LT(sent.last.at('p'), 560U) << "it waited for many: " << sent.kinds;
+    }
+    EXPECT_EQ(send_all(1, 500, 100, 50).kinds.substr(0, 155),
+              std::string(128, 'p') + std::string(16, 'u') + "r" + std::string(10, 'p'));
+}
+
+TEST(RabbitmqWays, AKindWithAChannelToItselfGoesWhateverTheOthersDo) {
+    Ways ways;
+    ways.begin(2);
+    using Kind = Suspicion::Kind;
+    ways.push({}, Kind::kRefused, {}, 1);
+    EXPECT_FALSE(ways.has_room(Kind::kRefused));
+    EXPECT_FALSE(ways.has_room(Kind::kUnproven));
+    EXPECT_TRUE(ways.has_room(Kind::kProven));
+    ways.set_count(3);
+    EXPECT_TRUE(ways.has_room(Kind::kRefused));
+    EXPECT_FALSE(ways.has_room(Kind::kUnproven)) << "the refused one is under way there";
 }
 
 TEST(RabbitmqSuspicion, RemembersSoManyRefusedKeys) {

@@ -87,6 +87,7 @@ struct Change {
     std::string actor;
     std::string reason;
     std::int64_t expected = 0;
+    std::int64_t retrying = 0;  // of those, as counted
 };
 
 // No database has another one.
@@ -129,6 +130,8 @@ Result<Change> change_of(const std::string& body) {
         } else if (name == "expected" && value.is_number_unsigned()) {
             change.expected = value.get<std::int64_t>();
             counted = true;
+        } else if (name == "retrying" && value.is_number_unsigned()) {
+            change.retrying = value.get<std::int64_t>();
         } else if (name == "up_to" && value.is_number_unsigned()) {
             up_to = value.get<std::int64_t>();
         } else {
@@ -361,8 +364,13 @@ class DeskState {
             if (!total.ok()) return total.error();
             const auto gone = operations.routes_of_dead(filter, true);
             if (!gone.ok()) return gone.error();
-            return ordered_json{
-                {"matched", *total}, {"up_to", *last}, {"routes_that_are_gone", *gone}};
+            filter.unasked = true;
+            const auto unasked = operations.count_dead(filter);
+            if (!unasked.ok()) return unasked.error();
+            return ordered_json{{"matched", *total},
+                                {"retrying", std::max<std::int64_t>(*total - *unasked, 0)},
+                                {"up_to", *last},
+                                {"routes_that_are_gone", *gone}};
         });
     }
 
@@ -412,10 +420,25 @@ class DeskState {
                             with_commas(change->expected) +
                             " did: nothing was changed. Look again, and decide anew");
         }
-        const auto count = retry ? (*operations)->retry_dead(change->filter)
-                                 : (*operations)->discard_dead(change->filter);
+        const auto count =
+            retry ? (*operations)->retry_dead(change->filter) : discard(**operations, *change);
         if (!count.ok()) return count.error();
         return ordered_json{{"matched", *count}, {"action", retry ? "retry" : "discard"}};
+    }
+
+    // Who counted before somebody else had them retried must not delete what is being delivered.
+    static Result<std::int64_t> discard(Operations& operations, const Change& change) {
+        DeadFilter filter = change.filter;
+        filter.unasked = true;
+        const auto unasked = operations.count_dead(filter);
+        if (!unasked.ok()) return unasked.error();
+        const std::int64_t retrying = change.expected - *unasked;
+        if (retrying > change.retrying) {
+            return conflict(with_commas(retrying) + " of them are being retried by now, and " +
+                            with_commas(change.retrying) +
+                            " were: nothing was changed. Look again, and decide anew");
+        }
+        return operations.discard_dead(change.retrying == 0 ? filter : change.filter);
     }
 
     Result<ordered_json> explanation(const Question& question) {

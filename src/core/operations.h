@@ -95,6 +95,7 @@ struct DeadFilter {
     std::string error_code = {};
     std::string tenant = {};
     std::int64_t up_to = 0;  ///< Of those that were there when this was the last; 0: of all.
+    bool unasked = false;    ///< Of those that nobody has asked to be retried; of a table only.
 
     [[nodiscard]] bool empty() const {
         return ids.empty() && route.empty() && event_type.empty() && key.empty() &&

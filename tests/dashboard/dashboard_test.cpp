@@ -284,7 +284,9 @@ TEST_P(Dashboard, ChangesNeedTheTokenAndAreWrittenDown) {
     EXPECT_EQ(asked(), "1");
     EXPECT_EQ(read("/api/letters")["letters"][0]["state"], "retrying");
 
-    const HttpAnswer discarded = post("/api/letters/discard", retry_all(3));
+    json all = retry_all(3);
+    all["retrying"] = 1;
+    const HttpAnswer discarded = post("/api/letters/discard", all);
     EXPECT_EQ(discarded.status, 200) << discarded.body;
     EXPECT_EQ(letters(), "0");
 
@@ -315,6 +317,31 @@ TEST_P(Dashboard, ALetterThatCameSinceTheCountIsNotAmongThoseThatWereMeant) {
     meant["expected"] = 2;
     EXPECT_EQ(post("/api/letters/discard", meant).status, 200);
     EXPECT_EQ(sql("SELECT dead_id FROM outbox_dead_letters"), "4");
+}
+
+// Two operators: one has them retried, the other discards by the count from before.
+TEST_P(Dashboard, WhatSomebodyElseHasRetriedSinceTheCountIsNotDiscarded) {
+    let_a_relay_run();
+    add_letters(3);
+    Process running = start();
+    const json counted = read("/api/letters/count");
+    EXPECT_EQ(counted["retrying"], 0);
+    json one{{"actor", "Ann"}, {"reason", "mended"}, {"expected", 1}, {"route", "near"}};
+    one["up_to"] = kLast;
+    one["ids"] = {"00000000-0000-7000-8000-000000000001"};
+    ASSERT_EQ(post("/api/letters/retry", one).status, 200);
+    json meant = retry_all(3);
+    meant["up_to"] = counted["up_to"];
+    const HttpAnswer refused = post("/api/letters/discard", meant);
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("1 of them are being retried by now"));
+    EXPECT_EQ(letters(), "3");
+    const json again = read("/api/letters/count");
+    EXPECT_EQ(again["matched"], 3);
+    EXPECT_EQ(again["retrying"], 1);
+    meant["retrying"] = again["retrying"];
+    EXPECT_EQ(post("/api/letters/discard", meant).status, 200);
+    EXPECT_EQ(letters(), "0");
 }
 
 TEST_P(Dashboard, WhatIsNotMeantWhollyChangesNothing) {

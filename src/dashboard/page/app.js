@@ -289,8 +289,10 @@ async function openChange(data, text) {
     el('p', {}, data.action === 'retry'
       ? `Would ask the relay to send ${what} again. A retried event comes after later ones of its key.`
       : `Would delete ${what} for good: what is deleted is never delivered.`),
+    data.action === 'discard' && counted.retrying > 0 && problem(
+      `${counted.retrying === matched ? 'Somebody has asked to have them retried' : `Somebody has asked to have ${count(counted.retrying)} of them retried`}, and the relay may be about to send them.`),
     el('p', { class: 'data' }, one ? `Event ${data.id}, route ${data.route}` : `Which: ${filterText(filter)}`),
-    el('form', { class: 'ask', 'data-do-submit': 'change', 'data-action': data.action, 'data-matched': matched, 'data-up-to': counted.up_to,
+    el('form', { class: 'ask', 'data-do-submit': 'change', 'data-action': data.action, 'data-matched': matched, 'data-retrying': counted.retrying, 'data-up-to': counted.up_to,
       'data-filter': JSON.stringify(filter), 'data-id': data.id ?? null, 'data-route': data.route ?? null },
     !hasToken() && el('label', {}, 'Token', el('input', { name: 'token', type: 'password', required: true, autocomplete: 'off' })),
     el('label', {}, 'Your name', el('input', { name: 'actor', required: true, maxlength: '64', value: now.actor, autocomplete: 'username' })),
@@ -331,7 +333,7 @@ const submits = {
   },
   change: async (form) => {
     const values = new FormData(form);
-    const { action, matched, upTo, id, route } = form.dataset;
+    const { action, matched, retrying, upTo, id, route } = form.dataset;
     now.actor = values.get('actor').trim();
     if (values.has('token')) {
       const refused = await unlock(values.get('token'));
@@ -343,7 +345,7 @@ const submits = {
     if (Object.keys(chosen).length === 0) chosen.all = true;
     try {
       const done = await post(`letters/${action}`, {
-        ...chosen, actor: now.actor, reason: values.get('reason').trim(), expected: Number(matched), up_to: Number(upTo) });
+        ...chosen, actor: now.actor, reason: values.get('reason').trim(), expected: Number(matched), retrying: Number(retrying), up_to: Number(upTo) });
       $('dialog').close();
       say(action === 'retry' ? `Asked the relay to retry ${plural(done.matched, 'dead letter', 'dead letters')}.`
         : `Discarded ${plural(done.matched, 'dead letter', 'dead letters')}.`);

@@ -40,6 +40,7 @@ class DeadQuery {
         equal("error_code", filter.error_code);
         equal("coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) + ")",
               filter.tenant);
+        if (filter.unasked) where_ += " AND retry_requested_at IS NULL";
         if (filter.up_to == 0) return;
         params_.integer(filter.up_to);
         where_ += " AND dead_id <= " + next();

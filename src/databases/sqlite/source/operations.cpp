@@ -34,6 +34,7 @@ std::string where_of_dead(const DeadFilter& filter, const std::string& default_t
         where += " AND coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) +
                  ") = " + quote_literal(filter.tenant);
     }
+    if (filter.unasked) where += " AND retry_requested_at IS NULL";
     return where;
 }
 

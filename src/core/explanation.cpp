@@ -428,7 +428,9 @@ class Explainer {
         }
         std::string text =
             "nothing that the database knows holds it; the relay's log may say more (event="
-            "part_down, event=connection_ended)";
+            "part_down, event=connection_ended), and where the relay has a tenant_rate or a "
+            "tenant_share its tenant " +
+            row()->tenant_id + " may have reached it";
         if (const RouteInfo* info = info_of(route.route); info && !info->last_error.empty()) {
             text += ". From before the event: " + last_error_of(*info);
         }

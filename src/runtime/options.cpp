@@ -6,8 +6,11 @@
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "core/url.h"
+#include "core/utf8.h"
 #include "runtime/route_names.h"
 #include "runtime/suggest.h"
 
@@ -94,7 +97,17 @@ Status check_destination(const std::string& text, std::string_view where) {
         Status status = check_route_name(destination.name, where);
         if (!status.ok()) return status;
     }
-    return check_url(destination.url, where);
+    const auto url = parse_url(destination.url);
+    if (!url.ok()) return config_error(where, url.error().message);
+    // One of two values would be passed over without a word.
+    std::set<std::string> seen;
+    for (const auto& [name, value] : url->query) {
+        if (!seen.insert(name).second) {
+            return config_error(
+                where, "the URL gives '" + to_printable(name) + "' twice; leave one of them out");
+        }
+    }
+    return {};
 }
 
 Status check_value(const OptionSpec& spec, const std::string& text, std::string_view where) {

@@ -53,6 +53,7 @@ bool says(const Explanation& explanation, std::string_view part) {
 TEST(Explanation, OfAnEventThatNothingHoldsDoesNotGuess) {
     Facts all = facts();
     EXPECT_TRUE(says(explain(all), "nothing that the database knows holds it; the relay's log"));
+    EXPECT_TRUE(says(explain(all), "a tenant_share its tenant "));
     all.trace.row->occurred_at_us = kNow - kSecond;
     EXPECT_TRUE(says(explain(all), "it is under way, or is recorded within a second or so"));
     EXPECT_EQ(reasons(explain(all)), "under_way");

@@ -197,6 +197,11 @@ TEST_F(ConfigTest, TwoRoutesOfOneNameAreRefusedAndTheRemedyIsNamed) {
                 HasSubstr("two routes are named 'a'"));
 }
 
+TEST_F(ConfigTest, AnOptionThatAUrlGivesTwiceIsRefused) {
+    EXPECT_THAT(refusal({"--from", "sqlite:///a.db", "--to", "amqp://h/?exchange=a&exchange=b"}),
+                HasSubstr("--to: the URL gives 'exchange' twice; leave one of them out"));
+}
+
 TEST_F(ConfigTest, WrongRouteNamesAreRefused) {
     const auto with = [](const std::string& to) {
         return refusal({"--from", "sqlite:///a.db", "--to", to});

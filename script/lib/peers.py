@@ -401,12 +401,26 @@ def prepared(arguments):
     run(ROOT / "script" / "build", stderr=sys.stderr)
 
 
-def earlier(path):
-    try:
-        figures = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        return figures if figures["runs"] is not None else {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        sys.exit(f"script/bench: --figures {path}: {error!r}; give the file that --json of a run with --peers wrote")
+def earlier(paths):
+    """Figures of one run, or of several on one machine: each pair is of one of them."""
+    merged = None
+    for path in paths.split(","):
+        try:
+            figures = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+            merged = figures | {"sessions": 1} if merged is None else joined(merged, figures)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            sys.exit(f"script/bench: --figures {path}: {error!r}; give files that --json of runs with --peers wrote")
+    return merged
+
+
+def joined(figures, more):
+    for key in ("machine", "rows", "times", "quick"):
+        if figures[key] != more[key]:
+            raise ValueError(f"its {key} are not those of the file before")
+    runs = {scenario: {peer: kept + more["runs"].get(scenario, {}).get(peer, []) for peer, kept in of_peers.items()}
+            for scenario, of_peers in figures["runs"].items()}
+    return figures | {"runs": runs, "limits": figures["limits"] + more["limits"], "versions": more["versions"],
+                      "pairs": figures["pairs"] + more["pairs"], "sessions": figures["sessions"] + 1}
 
 
 def main(arguments):

@@ -264,7 +264,9 @@ def write(all_figures, page):
                             f"{scenario_table(figures, scenario)}"
                             for scenario in TITLES if figures.peers(scenario))
     limits = table(["what", "figure"], [[what, s.words(form)] for what, key, form in LIMITS if (s := figures.limit(key))])
-    page.write_text(PAGE.format(
+    sessions = all_figures.get("sessions", 1)
+    in_one_run = "in one run" if sessions == 1 else f"in {sessions} runs on one machine, each pair of turns in one of them"
+    page.write_text(PAGE.format(in_one_run=in_one_run,
         quick=quick, machine=machine_words(figures), pairs=all_figures["pairs"], rows=count_words(all_figures["rows"]),
         warm_up=warm_up, seconds=seconds, images=images, lost=lost, scenarios=scenarios, limits=limits,
         failed=f"\n## Turns that failed\n\n{failed}\n" if failed else "",
@@ -286,7 +288,7 @@ INTROS = {
 PAGE = """# Beside other relays
 
 Written by `script/bench --peers`; a word changed here is lost with the next run. Our relay, [Debezium Server](https://debezium.io) and
-[outboxx](https://github.com/lukashes/outboxx) on one PostgreSQL and one Kafka, in one run, in turns, pairs of turns: {pairs}; {rows} events to a backlog.{quick}
+[outboxx](https://github.com/lukashes/outboxx) on one PostgreSQL and one Kafka, {in_one_run}, in turns, pairs of turns: {pairs}; {rows} events to a backlog.{quick}
 
 ```
 script/bench --peers --outboxx PATH --page docs/peers.md

@@ -1,6 +1,11 @@
+#include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
+#include <random>
+#include <set>
 #include <thread>
 #include <unistd.h>
 
@@ -379,6 +384,125 @@ TEST_F(NativeTable, OfTwoLongTransactionsTheFirstThatEndsComesWholeAndInOrder) {
     }
     EXPECT_EQ(read, std::size_t{kRows}) << "all but the idle one's, and one after them";
 }
+
+// The next rows are read while these are published: with less room than they need, with others that
+// are fetched meanwhile, and over numbers that were rolled back.
+TEST_F(NativeTable, ABacklogThatIsReadAheadComesOnceAndInOrder) {
+    constexpr int kRows = 20'000;
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', to_jsonb(n) FROM "
+        "generate_series(1, " +
+        std::to_string(kRows) + ") n; DELETE FROM outbox_events WHERE position % 4001 = 0");
+    const auto left = static_cast<std::size_t>(pg_.number("SELECT count(*) FROM outbox_events"));
+    std::minstd_rand random(7);
+    for (int round = 0; round < 5; ++round) {
+        const auto source = value_of(postgres::make_postgres_source(config()));
+        const auto reader = value_of(source->open_reader("default", {}));
+        std::vector<spi::Position> read;
+        const bool in_one = round == 0;
+        ASSERT_TRUE(eventually(60s, "all is read", [&] {
+            const std::size_t most = in_one || random() % 2 == 0 ? 1'000 : 1 + random() % 999;
+            spi::EventBatch batch;
+            require(reader->read({most, std::size_t{1} << 20}, batch));
+            EXPECT_LE(batch.size(), most);
+            for (const spi::EventView& event : batch.events()) {
+                EXPECT_EQ(std::to_string(event.position), event.payload);
+                read.push_back(event.position);
+            }
+            if (!in_one && !read.empty() && random() % 3 == 0) {
+                spi::EventBatch again;
+                const std::vector<spi::Position> some = {read.front(), read.back()};
+                require(reader->fetch(some, again));
+                EXPECT_EQ(again.events().back().position, read.back());
+            }
+            return read.size() >= left;
+        }));
+        EXPECT_EQ(read.size(), left) << round;
+        EXPECT_TRUE(std::is_sorted(read.begin(), read.end())) << round;
+        EXPECT_EQ(std::set(read.begin(), read.end()).size(), left) << round;
+    }
+}
+
+// A snapshot that stays open keeps the server from cleaning up, for as long as a destination is
+// away.
+TEST_F(NativeTable, WhatIsReadAheadHoldsNoSnapshotWhereNobodyAsksForIt) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', to_jsonb(repeat(md5(n::text), "
+        "300)) FROM generate_series(1, 2000) n");
+    Relay relay(config());
+    std::size_t read = relay.read({100, std::size_t{1} << 20}).size();
+    EXPECT_EQ(read, 100U);
+    EXPECT_TRUE(eventually(60s, "no statement is open", [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                   "current_database() AND pid <> pg_backend_pid() AND (state <> 'idle' "
+                   "OR backend_xmin IS NOT NULL)") == 0;
+    }));
+    while (read < 2'000) read += relay.read({100, std::size_t{1} << 20}).size();
+    EXPECT_EQ(read, 2'000U);
+    EXPECT_TRUE(relay.read().empty());
+}
+
+// Writers take a key's next number under its lock, so that its commits come in the order of these.
+class ReadAhead : public NativeTable, public testing::WithParamInterface<postgres::Mode> {};
+
+TEST_P(ReadAhead, BesideWritersLosesNothingAndKeepsTheOrderOfKeys) {
+    constexpr int kWriters = 3;
+    constexpr int kKeys = 12;
+    constexpr int kTransactions = 150;
+    pg_.exec("CREATE TABLE counters AS SELECT n AS key, 0 AS last FROM generate_series(1, " +
+             std::to_string(kKeys) + ") n; CREATE UNIQUE INDEX ON counters (key)");
+    std::vector<std::thread> writers;
+    std::atomic<int> writing{kWriters};
+    for (unsigned writer = 0; writer < kWriters; ++writer) {
+        writers.emplace_back([this, &writing, writer] {
+            Pg pg(url_);
+            std::minstd_rand random(writer + 1);
+            for (int i = 0; i < kTransactions; ++i) {
+                const std::string rows = std::to_string(random() % 4 == 0 ? 400 : 1 + random() % 9);
+                pg.exec("BEGIN; WITH c AS (UPDATE counters SET last = last + " + rows +
+                        " WHERE key = " + std::to_string(1 + random() % kKeys) +
+                        " RETURNING key, last) INSERT INTO outbox_events (topic, key, payload) "
+                        "SELECT 't', c.key::text, to_jsonb(c.last - " +
+                        rows + " + n) FROM c, generate_series(1, " + rows + ") n");
+                if (random() % 5 == 0) std::this_thread::sleep_for(3ms);
+                pg.exec(random() % 6 == 0 ? "ROLLBACK" : "COMMIT");
+            }
+            --writing;
+        });
+    }
+    postgres::PostgresSourceConfig with_mode = config();
+    with_mode.mode = GetParam();
+    const auto source = value_of(postgres::make_postgres_source(with_mode));
+    const auto reader = value_of(source->open_reader("default", {}));
+    std::map<std::string, int> last;
+    std::size_t read = 0;
+    std::minstd_rand random(99);
+    bool ended = false;
+    const auto all = [&] {
+        return static_cast<std::size_t>(pg_.number("SELECT sum(last) FROM counters"));
+    };
+    EXPECT_TRUE(eventually(120s, "all is read", [&] {
+        // So that a backlog is there now and then.
+        if (random() % 20 == 0) std::this_thread::sleep_for(50ms);
+        ended = ended || writing == 0;
+        spi::EventBatch batch;
+        require(reader->read({random() % 4 == 0 ? 150U : 400U, std::size_t{1} << 20}, batch));
+        for (const spi::EventView& event : batch.events()) {
+            EXPECT_EQ(++last[std::string(event.key)], std::stoi(std::string(event.payload)));
+        }
+        read += batch.size();
+        return ended && read >= all();
+    }));
+    for (std::thread& writer : writers) writer.join();
+    EXPECT_EQ(read, all());
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, ReadAhead,
+                         testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),
+                         [](const auto& mode) {
+                             return mode.param == postgres::Mode::kStream ? "Stream" : "Polling";
+                         });
 
 // A relay looks ten times a second: what is not due yet must cost it nothing.
 TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {

@@ -511,6 +511,61 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
 
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
+    Status status = take_ahead(limits, out);
+    if (status.ok() && out.size() == events_before) status = read_now(limits, out);
+    if (!status.ok()) session_.drop();
+    identity_.returned(out, events_before);
+    told_at_end_ = at_end_ && !has_ahead_;
+    told_holes_ = !mark_.holes().empty();
+    most_events_ = std::max(most_events_, limits.max_events);
+    if (status.ok() && !has_ahead_) read_ahead({most_events_, limits.max_bytes});
+    // What was read before the error is read; the error comes again with the next call.
+    return out.size() > events_before ? Status() : status;
+}
+
+// Where holes wait for their writers each read is to look at them, and by the clock other looks are
+// due, for which the connection has to be free.
+void PositionReader::read_ahead(const spi::ReadLimits& limits) {
+    const auto now = Clock::now();
+    if (!may_read_ahead_ || !full_ || limits.max_events < kCopyFromRows || told_holes_ ||
+        now - looked_at_table_ >= kLookAtTableEvery || now - looked_below_ >= kLookBelowEvery) {
+        return;
+    }
+    has_ahead_ = true;
+    next_ahead_ = 0;
+    ahead_.clear();
+    ahead_.closed.clear();
+    thread_.start([this, limits] {
+        const Result<Connection*> connection = session_.get();
+        ahead_status_ =
+            connection.ok() ? read_some(**connection, limits, ahead_) : Status(connection.status());
+    });
+}
+
+Status PositionReader::take_ahead(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    if (!has_ahead_) return {};
+    thread_.wait();
+    if (Status status = std::exchange(ahead_status_, {}); !status.ok()) {
+        has_ahead_ = false;
+        return status;
+    }
+    if (next_ahead_ == 0 && ahead_.size() <= limits.max_events && out.empty() &&
+        out.closed.empty()) {
+        std::swap(out, ahead_);
+        has_ahead_ = false;
+        return {};
+    }
+    out.closed.insert(out.closed.end(), ahead_.closed.begin(), ahead_.closed.end());
+    ahead_.closed.clear();
+    while (next_ahead_ < ahead_.size() && out.size() < limits.max_events &&
+           out.bytes() < limits.max_bytes) {
+        out.add_copy(ahead_.events()[next_ahead_++]);
+    }
+    has_ahead_ = next_ahead_ < ahead_.size();
+    return {};
+}
+
+Status PositionReader::read_now(const spi::ReadLimits& limits, spi::EventBatch& out) {
     Status status;
     do {
         const Result<Connection*> connection = session_.get();
@@ -524,13 +579,12 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
         if (status.ok()) status = read_some(**connection, limits, out);
     } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
              out.bytes() < limits.max_bytes);
-    if (!status.ok()) session_.drop();
-    identity_.returned(out, events_before);
-    // What was read before the error is read; the error comes again with the next call.
-    return out.size() > events_before ? Status() : status;
+    return status;
 }
 
 Status PositionReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
+    thread_.wait();  // for the connection
+    if (!ahead_status_.ok()) session_.drop();
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     const std::size_t events_before = out.size();

@@ -16,12 +16,16 @@
 #include "databases/postgres/source/decode.h"
 #include "databases/postgres/source/table.h"
 #include "databases/postgres/source/writers.h"
+#include "relay/ahead_thread.h"
 
 namespace outbox::postgres {
 
 [[nodiscard]] RowLayout layout_of(const Table& table);
 
 /// Reads a table by position: above a mark, and in the holes below it, in one snapshot each time.
+/// While a backlog is read, the next statement is worked off by a thread of its own while what the
+/// last one returned is published; it ends by itself, so that no snapshot is held where nobody asks
+/// for its rows. Its events are handed out before anything else is read.
 class PositionReader final : public spi::Reader {
   public:
     /// `identity` is the source's and outlives the reader. Rows of `finished` are passed over.
@@ -37,10 +41,15 @@ class PositionReader final : public spi::Reader {
     Status read_snapshot(const std::string& snapshot, const spi::ReadLimits& limits,
                          spi::EventBatch& out, bool& complete);
 
+    /// Whether the next `read` may begin another statement for the one behind it. What is read
+    /// ahead must be handed out before a stream is joined, or tells of rows.
+    void may_read_ahead(bool may) { may_read_ahead_ = may; }
+    [[nodiscard]] bool has_read_ahead() const { return has_ahead_; }
+
     /// The last read left nothing.
-    [[nodiscard]] bool at_end() const { return at_end_; }
+    [[nodiscard]] bool at_end() const { return told_at_end_; }
     [[nodiscard]] const Table& table() const { return table_; }
-    [[nodiscard]] bool has_holes() const { return !mark_.holes().empty(); }
+    [[nodiscard]] bool has_holes() const { return told_holes_; }
     /// For questions beside the reads.
     Result<Connection*> connection() { return session_.get(); }
     /// Looks whether the table is still the same, now and then.
@@ -66,6 +75,9 @@ class PositionReader final : public spi::Reader {
                      spi::EventBatch& out, bool& complete);
 
     Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status read_now(const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_ahead(const spi::ReadLimits& limits, spi::EventBatch& out);
+    void read_ahead(const spi::ReadLimits& limits);
     Result<bool> is_numbered(Connection& connection, spi::Position position);
     Status leave_out_unnumbered(Connection& connection, std::size_t events_before,
                                 spi::EventBatch& out, bool& cut);
@@ -113,6 +125,18 @@ class PositionReader final : public spi::Reader {
     Clock::time_point looked_at_table_{};
     spi::Position top_ = 0;          // the highest position returned
     spi::Position numbered_to_ = 0;  // the sequence gave this, when it was asked last
+
+    // Of the caller's thread, while the other one has all of the above and the next two.
+    bool may_read_ahead_ = true;
+    bool has_ahead_ = false;       // something is read ahead, or was and is not handed out
+    bool told_at_end_ = false;     // as of the last read
+    bool told_holes_ = false;      // likewise
+    std::size_t most_events_ = 0;  // that a read was asked for
+
+    spi::EventBatch ahead_;
+    Status ahead_status_;
+    std::size_t next_ahead_ = 0;
+    sources::AheadThread thread_;  // last: it uses all of the above
 };
 
 }  // namespace outbox::postgres

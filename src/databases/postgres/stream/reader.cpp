@@ -50,12 +50,16 @@ Status StreamReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
 }
 
 Status StreamReader::read_table(const spi::ReadLimits& limits, spi::EventBatch& out) {
-    if (!on_stream()) {
-        if (const auto offer = subscription_.offer()) {
+    bool joins = on_stream();
+    if (!joins) {
+        const auto offer = subscription_.offer();
+        if (offer && !table_.has_read_ahead()) {
             join(*offer, limits, out);
             return {};
         }
+        joins = offer.has_value();
     }
+    table_.may_read_ahead(!joins);
     if (Status status = table_.read(limits, out); !status.ok()) return status;
     state_.table_read(now_us(), table_.at_end());
     if (state_.wants_stream(now_us())) subscription_.want();

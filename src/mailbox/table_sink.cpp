@@ -1,5 +1,6 @@
 #include "mailbox/table_sink.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,8 @@ constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
 constexpr int kMaxLooks = 1'000;
 constexpr std::chrono::milliseconds kLookFor{1'000};
 constexpr std::size_t kMaxGuilty = 1'000;  // more are found anew
+// Between two looks whether what was inserted is recorded.
+constexpr std::chrono::milliseconds kAskReady{2};
 
 }  // namespace
 
@@ -41,7 +44,10 @@ void TableSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
         std::this_thread::sleep_for(max_wait);
         return;
     }
-    down_ = client_->prepare();
+    if (!is_ready()) {
+        std::this_thread::sleep_for(std::min(max_wait, kAskReady));
+        return;
+    }
     failed_keys_.clear();
     suspects_.clear();
     looks_ = 0;
@@ -53,6 +59,15 @@ void TableSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
     messages_.clear();
     json_.clear();
     bytes_ = 0;
+}
+
+// Where it cannot be asked the batch fails, as where nothing can be prepared.
+bool TableSink::is_ready() {
+    down_ = client_->prepare();
+    if (!down_.ok()) return true;
+    const auto ready = client_->ready();
+    if (!ready.ok()) down_ = ready.status();
+    return !ready.ok() || *ready;
 }
 
 std::string_view TableSink::headers_json(std::span<const spi::HeaderView> headers) {

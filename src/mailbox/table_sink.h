@@ -33,6 +33,7 @@ class TableSink final : public spi::Sink {
     Result<std::string> destination() override { return client_->destination(); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
+    void all_recorded() override { client_->all_recorded(); }
 
     [[nodiscard]] bool empty() const { return messages_.empty(); }
 
@@ -42,6 +43,7 @@ class TableSink final : public spi::Sink {
         Row row;
     };
 
+    [[nodiscard]] bool is_ready();
     std::string_view headers_json(std::span<const spi::HeaderView> headers);
     void write(std::span<const Message> part, spi::Completions& out);
     [[nodiscard]] bool may_look_closer(const ErrorInfo& error);

@@ -46,6 +46,12 @@ class Client {
     /// What the database and the mailbox in it call themselves. Connects as `prepare` does.
     virtual Result<std::string> destination() = 0;
 
+    /// Whether rows may be inserted now; false: what comes again of those that were inserted and
+    /// not yet recorded (`all_recorded`) would become something else than it was. Behind `prepare`.
+    virtual Result<bool> ready() { return true; }
+    /// As `spi::Sink::all_recorded` says, of what was inserted.
+    virtual void all_recorded() {}
+
     /// Adds the rows in their order, in one transaction that is durable on return; ids that the
     /// mailbox holds already are left out. All or none. Blocks up to `kRequestTimeoutMs`. Errors
     /// as in errors.h; after one that blames no message, and may concern none, `prepare` starts

@@ -51,6 +51,8 @@ class PreparedSink final : public spi::Sink {
     Result<std::string> destination() override { return sink_->destination(); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
+    void more_follows(bool more) override { sink_->more_follows(more); }
+    void all_recorded() override { sink_->all_recorded(); }
     void report(spi::SinkReport& out) override { sink_->report(out); }
 
   private:

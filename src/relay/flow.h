@@ -69,6 +69,7 @@ struct Flow {
     void finish(Position position, core::TenantId tenant, bool admitted) {
         outcomes.finished.push_back(position);
         ++unrecorded;
+        ++finished_total;
         tenants.finished(tenant, admitted);
     }
     /// An event takes or gives up a slot, and with it its bytes.
@@ -93,7 +94,8 @@ struct Flow {
     HeldBatches held;
     Redeliveries redeliveries;
     Outcomes outcomes;
-    std::size_t unrecorded = 0;         ///< Finished, and not yet on disk.
+    std::size_t unrecorded = 0;  ///< Finished, and not yet on disk, where they come in their order.
+    std::uint64_t finished_total = 0;
     std::unordered_set<Position> told;  ///< Wait for a part, and that is recorded.
     Status fatal;                       ///< Not ok: the route stops for it.
 

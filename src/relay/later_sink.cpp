@@ -18,6 +18,7 @@ Status LaterSink::make() {
         return error_;
     }
     sink_ = *std::move(made);
+    sink_->more_follows(more_follows_);
     return {};
 }
 
@@ -50,6 +51,15 @@ void LaterSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
     if (failed_.empty()) std::this_thread::sleep_for(max_wait);
     std::move(failed_.begin(), failed_.end(), std::back_inserter(out.failed));
     failed_.clear();
+}
+
+void LaterSink::more_follows(bool more) {
+    more_follows_ = more;
+    if (sink_) sink_->more_follows(more);
+}
+
+void LaterSink::all_recorded() {
+    if (sink_) sink_->all_recorded();
 }
 
 void LaterSink::report(spi::SinkReport& out) {

@@ -26,6 +26,8 @@ class LaterSink final : public spi::Sink {
     Result<std::string> destination() override;
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
+    void more_follows(bool more) override;
+    void all_recorded() override;
     void report(spi::SinkReport& out) override;
 
   private:
@@ -35,6 +37,7 @@ class LaterSink final : public spi::Sink {
     const Make make_;
     ErrorInfo error_;
     std::unique_ptr<spi::Sink> sink_;
+    bool more_follows_ = false;
     std::vector<spi::FailedRecord> failed_;
 };
 

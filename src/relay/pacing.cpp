@@ -165,6 +165,7 @@ void Pacing::read(std::int64_t now_us) {
     flow_.outcomes.closed.insert(flow_.outcomes.closed.end(), batch.closed.begin(),
                                  batch.closed.end());
     const std::int64_t busy_us = flow_.options.poll_busy_ms * 1000;
+    more_follows_ = batch.size() >= limits.max_events || batch.bytes() >= limits.max_bytes;
     if (batch.empty()) {
         flow_.held.let_go(batch_id, 0);
         const bool busy = now_us - last_event_us_ < kBusyAfterEventUs;
@@ -174,11 +175,10 @@ void Pacing::read(std::int64_t now_us) {
         return;
     }
     last_event_us_ = now_us;
-    const bool more = batch.size() >= limits.max_events || batch.bytes() >= limits.max_bytes;
     read_wait_us_ = busy_us;
-    next_read_us_ = more ? now_us : now_us + busy_us;
+    next_read_us_ = more_follows_ ? now_us : now_us + busy_us;
     admit(batch_id, now_us);
-    reading_through_ = reading_through_ && more;
+    reading_through_ = reading_through_ && more_follows_;
 }
 
 void Pacing::read_failed(const ErrorInfo& error, std::int64_t now_us) {

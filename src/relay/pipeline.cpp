@@ -60,6 +60,10 @@ Status Pipeline::step() {
         verdict_.try_parts(now_us);
         pacing_.refill(now_us);
         pacing_.fill(now_us);
+        if (more_follows_ != pacing_.more_follows()) {
+            more_follows_ = !more_follows_;
+            deps_.sink.more_follows(more_follows_);
+        }
         publish();
     }
     collect(now_us);
@@ -260,6 +264,7 @@ void Pipeline::collect(std::int64_t now_us) {
         pacing_.wait_for_events(wait, now_us)) {
         wait = {};
     }
+    tell_recorded();
     deps_.sink.poll(wait, completions_);
     if (now_us >= next_report_us_) report(now_us);
     if (completions_.empty()) return;
@@ -269,6 +274,7 @@ void Pipeline::collect(std::int64_t now_us) {
         if (spans_.on()) tell_span(slot_of(token), wall_us);
         verdict_.published(slot_of(token), wall_us);
     }
+    if (!completions_.acknowledged.empty()) acknowledged_to_ = flow_.finished_total;
     for (const spi::FailedRecord& failed : completions_.failed) {
         if (!is_under_way(failed.token)) return;
         // What only comes behind a failure was not tried.
@@ -276,6 +282,13 @@ void Pipeline::collect(std::int64_t now_us) {
         verdict_.failed(slot_of(failed.token), failed);
     }
     flow_.release_waiting();
+}
+
+// Not once nothing is unrecorded: what no route takes is finished all the time.
+void Pipeline::tell_recorded() {
+    if (!acknowledged_to_ || flow_.finished_total - flow_.unrecorded < *acknowledged_to_) return;
+    acknowledged_to_.reset();
+    deps_.sink.all_recorded();
 }
 
 void Pipeline::tell_span(core::SlotId slot, std::int64_t wall_us, const ErrorInfo* error) {

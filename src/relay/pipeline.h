@@ -77,6 +77,7 @@ class Pipeline {
     Result<spi::Record> encode(const core::Work& work);
     [[nodiscard]] bool is_asked_for(const core::Work& work) const;
     void collect(std::int64_t now_us);
+    void tell_recorded();
     void tell_span(core::SlotId slot, std::int64_t wall_us, const ErrorInfo* error = nullptr);
     void tell_unsent(core::SlotId slot, const ErrorInfo& error);
     void report(std::int64_t now_us);
@@ -99,7 +100,10 @@ class Pipeline {
     const bool by_topic_;           // a key has records of one topic under way
     std::int64_t turn_us_ = 0;      // when what is sent now is, for spans; Unix epoch
     spi::Completions completions_;
+    std::optional<std::uint64_t>
+        acknowledged_to_;  // of `Flow::finished_total`; the sink waits for it
     std::int64_t next_report_us_ = 0;
+    bool more_follows_ = false;  // as the sink was told
     Feedback feedback_;
     std::uint64_t dead_recorded_look_ = 0;  // the newest look before a dead letter was on disk
 

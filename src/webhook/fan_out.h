@@ -19,6 +19,8 @@ namespace outbox::webhook {
 
 /// Turns events into deliveries, one for each endpoint that wants the event, disabled ones
 /// included. An event that nobody wants is written nowhere. An endpoint whose queue is full misses
+/// events. One that is new is taken in once all that was written before is recorded: what comes
+/// again after a crash is for the endpoints of then, which this one must not get behind later
 /// events.
 class FanOut final : public mailbox::Client {
   public:
@@ -29,6 +31,9 @@ class FanOut final : public mailbox::Client {
     Status prepare() override { return inlet_->prepare(); }
     Status look() override { return inlet_->look().status(); }
     Result<std::string> destination() override { return inlet_->destination(); }
+    /// Reads which endpoints there are; false while new ones wait.
+    Result<bool> ready() override;
+    void all_recorded() override { all_recorded_ = true; }
     /// In several transactions where there are very many deliveries. What the first of them wrote
     /// is left out when the rows come again.
     Status insert(std::span<const mailbox::Row> rows) override;
@@ -41,6 +46,7 @@ class FanOut final : public mailbox::Client {
   private:
     struct Subscriber {
         std::string id;
+        std::int64_t created_at_us = 0;
         EventFilter filter;
         bool all_tenants = true;
         std::string tenant;
@@ -52,6 +58,7 @@ class FanOut final : public mailbox::Client {
     };
 
     Status refresh();
+    [[nodiscard]] bool may_take_in(const Endpoint& endpoint) const;
     void choose(std::span<const mailbox::Row> rows);
     Status write(std::span<const Target> targets, std::span<const Missed> missed);
     void count_missed();
@@ -62,6 +69,8 @@ class FanOut final : public mailbox::Client {
     std::vector<Subscriber> subscribers_;
     std::string version_;            // of these
     std::int64_t refreshed_us_ = 0;  // 0: not yet
+    bool new_ones_wait_ = false;
+    bool all_recorded_ = true;  // nothing written by this process may come again
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;
     std::vector<Target> targets_;

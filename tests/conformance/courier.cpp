@@ -54,6 +54,7 @@ void Courier::publish(const std::vector<Letter>& letters) {
         settling_ = false;
         if (std::exchange(away_, false)) std::this_thread::sleep_for(kRest);
     }
+    sink_.more_follows(!waiting_.empty());
     // However late the outcomes come, something is left to publish when some have.
     const std::size_t most_under_way = 10 * max_publish_per_poll;
     std::size_t count = 0;

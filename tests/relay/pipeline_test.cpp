@@ -382,6 +382,47 @@ TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {
     EXPECT_EQ(destination_->records().size(), 300U);
 }
 
+// Counts how often it hears that what it acknowledged is recorded.
+class HearingSink final : public spi::Sink {
+  public:
+    explicit HearingSink(spi::Sink& sink) : sink_(sink) {}
+    [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
+        return sink_.capabilities();
+    }
+    Status check() override { return sink_.check(); }
+    Result<std::string> destination() override { return sink_.destination(); }
+    [[nodiscard]] bool publish(const spi::Record& record) override { return sink_.publish(record); }
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
+        sink_.poll(max_wait, out);
+    }
+    void all_recorded() override { ++heard; }
+    int heard = 0;
+
+  private:
+    spi::Sink& sink_;
+};
+
+TEST_F(PipelineTest, TellsTheSinkWhenAllThatItAcknowledgedIsRecorded) {
+    MemorySink memory(destination_, {});
+    HearingSink sink(memory);
+    open(sink);
+    step(10);
+    EXPECT_EQ(sink.heard, 0) << "nothing was acknowledged";
+    table_.insert("1", "k");
+    step(20, false);
+    EXPECT_EQ(arrived(), "1 ");
+    EXPECT_EQ(sink.heard, 0) << "it is not recorded";
+    step(20);
+    EXPECT_EQ(sink.heard, 1);
+    step(20);
+    EXPECT_EQ(sink.heard, 1) << "once";
+    table_.insert("2", "k");
+    table_.insert("3", "k");
+    step(20);
+    EXPECT_EQ(arrived(), "1 2 3 ");
+    EXPECT_GE(sink.heard, 2);
+}
+
 TEST_F(PipelineTest, AKeyGoesToAnotherTopicOnlyWhenNothingOfItIsUnderWay) {
     table_.insert("1", "k", "a");
     table_.insert("2", "k", "a");

@@ -1115,6 +1115,42 @@ TEST_P(DispatcherTest, AnEventWrittenRightBehindAnAddedEndpointIsItsToo) {
     EXPECT_EQ(rig.receivers.taken("three"), (std::vector<std::string>{"e2", "e3"}));
 }
 
+// What comes again after a crash is for the endpoints of then: it must not be for one that has
+// later events already.
+TEST_P(DispatcherTest, ANewEndpointIsTakenInOnceWhatWasWrittenBeforeIsRecorded) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.records = false;
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    ASSERT_EQ(rig.write(keyed(1, 2, 1)), "") << "with no new endpoint nobody waits";
+    ASSERT_EQ(add_endpoint(url_, "two"), "");
+    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "new endpoints wait");
+    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "new endpoints wait");
+    EXPECT_EQ(left("two"), 0);
+    rig.fan_out().all_recorded();
+    ASSERT_EQ(rig.write(keyed(2, 3, 1)), "");
+    EXPECT_EQ(left("two"), 1);
+    // One that is deleted meanwhile, and one that is made anew under the id of another.
+    ASSERT_EQ(add_endpoint(url_, "three"), "");
+    EXPECT_EQ(rig.write(keyed(3, 4, 1)), "new endpoints wait");
+    const auto registry = open_registry(url_);
+    ASSERT_TRUE(registry->remove("three").value_or_throw().has_value());
+    ASSERT_EQ(rig.write(keyed(3, 4, 1)), "");
+    ASSERT_TRUE(registry->remove("two").value_or_throw().has_value());
+    ASSERT_EQ(add_endpoint(url_, "two"), "");
+    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "new endpoints wait");
+    rig.fan_out().all_recorded();
+    ASSERT_EQ(rig.write(keyed(4, 5, 1)), "");
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
+    EXPECT_EQ(rig.receivers.taken("two"), std::vector<std::string>{"e4"});
+    // Another process takes in all that there are at its first look.
+    Rig next(url_);
+    next.records = false;
+    ASSERT_EQ(add_endpoint(url_, "four"), "");
+    ASSERT_EQ(next.write(keyed(4, 6, 1)), "");
+    EXPECT_EQ(left("four"), 2);
+}
+
 // A slow receiver answers after its endpoint was changed.
 TEST_P(DispatcherTest, ALateAnswerSaysNothingOfTheEndpointAsItIsNow) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");

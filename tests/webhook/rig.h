@@ -189,7 +189,12 @@ class Rig {
                             .tenant = event.tenant,
                             .occurred_at_us = clock.wall_us()});
         }
-        return text(fan_out_.insert(rows));
+        const auto ready = fan_out_.ready();
+        if (!ready.ok()) return text(ready.status());
+        if (!*ready) return "new endpoints wait";
+        Status status = fan_out_.insert(rows);
+        if (records && status.ok()) fan_out_.all_recorded();
+        return text(status);
     }
 
     // Turns, with time going on a little, until it holds.
@@ -252,6 +257,7 @@ class Rig {
     webhook::FanOut& fan_out() { return fan_out_; }
     MeddledOutlet& outlet() { return *outlet_; }
 
+    bool records = true;  // what is written, at once
     HandClock clock;
     ScriptedReceivers receivers;
     webhook::Queues queues;

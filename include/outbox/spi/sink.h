@@ -157,6 +157,17 @@ class Sink {
     /// batch here and may block for its own request timeout.
     virtual void poll(std::chrono::milliseconds max_wait, Completions& out) = 0;
 
+    /// Whether more follows at once than was published so far, as where a backlog is read: a sink
+    /// may then keep records for some milliseconds until batches are full. Called before a
+    /// `publish`, when it has changed; false at first.
+    virtual void more_follows(bool /*more*/) {}
+
+    /// All that it has acknowledged is recorded: none of that comes again after a crash. Called
+    /// before a `poll`, once after acknowledgements of which that is true. For sinks where a record
+    /// that comes again may become something else than it was, and which then hold back what they
+    /// have until this is called; the recording goes on meanwhile.
+    virtual void all_recorded() {}
+
     /// What it does on its own behind what it has acknowledged. Asked about once a second.
     virtual void report(SinkReport& /*out*/) {}
 };

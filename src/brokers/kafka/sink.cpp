@@ -30,6 +30,12 @@ constexpr milliseconds kSticky{10};
 // gets no more.
 constexpr std::size_t kPartitionShare = 2;
 constexpr milliseconds kQuiet = seconds(1);
+// While more follows, records of a topic are gathered behind others of it that are under way: as
+// many as this, and this part of what may be under way, for so long at most. A request costs a
+// broker as much as a hundred records.
+constexpr std::size_t kGathered = 2'000;
+constexpr std::size_t kGatheredPart = 4;
+constexpr milliseconds kGatherFor{20};
 constexpr milliseconds kCarefulIdle = seconds(60);  // then the careful producer is closed
 
 Time clock_now() {
@@ -150,11 +156,35 @@ bool KafkaSink::publish(const spi::Record& record) {
     const bool drains = topic->careful_until && now_ >= *topic->careful_until;
     if (drains || !topic->parked.empty()) {
         park(slot, *topic, record);
+        const std::size_t most = std::min(kGathered, config_.max_records / kGatheredPart);
+        if (topic->gathers_since && topic->parked.size() >= most) unpark(*topic);
+        return true;
+    }
+    if (gathers(*topic)) {
+        park(slot, *topic, record);
+        topic->gathers_since = now_;
+        gathering_ = true;
         return true;
     }
     if (send(slot, *topic, record) == Sent::kDone) return true;
     under_way_.remove(slot);
     return false;
+}
+
+bool KafkaSink::gathers(const Topic& topic) const {
+    return more_follows_ && topic.produced > 0 && !topic.careful_until && !topic.down;
+}
+
+void KafkaSink::send_gathered() {
+    gathering_ = false;
+    topics_.for_each([this](Topic& topic) {
+        if (!topic.gathers_since) return;
+        if (more_follows_ && now_ - *topic.gathers_since < kGatherFor) {
+            gathering_ = true;
+        } else if (topic.state == Topic::State::kReady) {
+            unpark(topic);
+        }
+    });
 }
 
 KafkaSink::Sent KafkaSink::send(std::uint32_t slot, Topic& topic, const spi::Record& record) {
@@ -332,6 +362,7 @@ void KafkaSink::poll(milliseconds max_wait, spi::Completions& out) {
     } else if (shrinking_ && main_.produced == 0) {
         replace_drained_client(out);
     }
+    if (gathering_) send_gathered();
     if (std::exchange(unparks_again_, false)) {
         topics_.for_each([this](Topic& topic) {
             if (topic.state == Topic::State::kReady && !topic.parked.empty()) unpark(topic);
@@ -415,7 +446,7 @@ void KafkaSink::tell_failures(spi::Completions& out) {
 }
 
 milliseconds KafkaSink::wait(milliseconds max_wait) const {
-    if (asks_again_ || shrinking_) return std::min(max_wait, kLongestWait / 10);
+    if (asks_again_ || shrinking_ || gathering_) return std::min(max_wait, kLongestWait / 10);
     return under_way_.empty() ? max_wait : std::min(max_wait, kLongestWait);
 }
 

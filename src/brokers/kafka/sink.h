@@ -38,6 +38,8 @@ class KafkaSink final : public spi::Sink {
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 
+    void more_follows(bool more) override { more_follows_ = more; }
+
     /// How often the main producer was rebuilt.
     [[nodiscard]] std::uint64_t rebuilds() const { return rebuilds_; }
 
@@ -74,6 +76,8 @@ class KafkaSink final : public spi::Sink {
 
     // sink_topics.cpp: what is known of topics, and records that wait for it
     [[nodiscard]] bool is_given_up(const Topic& topic) const;
+    [[nodiscard]] bool gathers(const Topic& topic) const;
+    void send_gathered();
     void park(std::uint32_t slot, Topic& topic, const spi::Record& record);
     void unpark(Topic& topic);
     void fail_parked(Topic& topic, const ErrorInfo& error, const std::string& part);
@@ -120,6 +124,8 @@ class KafkaSink final : public spi::Sink {
     bool all_brokers_down_ = false;
     bool shrinking_ = false;  // a topic takes smaller batches: drain, then a new producer
     bool asks_again_ = false;
+    bool more_follows_ = false;   // so that records are gathered
+    bool gathering_ = false;      // some topic has such
     bool unparks_again_ = false;  // something is parked that need not wait any more
     Time now_;
     std::uint64_t oldest_ = 0;  // the sequence of the oldest record, and since when it is that

@@ -47,6 +47,7 @@ void KafkaSink::park(std::uint32_t slot, Topic& topic, const spi::Record& record
 // Sends what waited for the topic. A record that is refused here fails those behind it on its key.
 void KafkaSink::unpark(Topic& topic) {
     end_careful(topic);
+    topic.gathers_since.reset();
     std::vector<Topic::Parked> parked;
     parked.swap(topic.parked);
     std::set<std::string_view> refused_keys;
@@ -59,8 +60,9 @@ void KafkaSink::unpark(Topic& topic) {
         if (topic.state != Topic::State::kReady || broken() || shrinking_) {
             topic.parked.push_back({slot, record});
             unparks_again_ = true;
-        } else if (send(slot, topic, record) == Sent::kFull) {
-            fail_behind(slot);
+        } else if (!topic.parked.empty() || send(slot, topic, record) == Sent::kFull) {
+            topic.parked.push_back({slot, record});
+            unparks_again_ = true;
         }
         if (failed_.size() > failures && !record.key.empty()) refused_keys.insert(record.key);
     }

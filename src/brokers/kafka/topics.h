@@ -64,6 +64,7 @@ struct Topic {
     Client::Topic careful_handle = nullptr;  ///< and of the careful one.
     std::optional<std::size_t> max_message_bytes;  ///< None: the user may not read it.
     std::vector<Parked> parked;
+    std::optional<Time> gathers_since;  ///< What is parked waits for nothing but more, since then.
     std::size_t under_way = 0;
     std::size_t produced = 0;  ///< Of these, inside librdkafka.
 

@@ -51,6 +51,8 @@ class WebhookSink final : public spi::Sink {
         table_.poll(max_wait, out);
     }
 
+    void all_recorded() override { table_.all_recorded(); }
+
     void report(spi::SinkReport& out) override {
         auto told = dispatcher_.take_remarks();
         auto missed = fan_out_->take_remarks();

@@ -9,6 +9,9 @@ namespace {
 
 // What was changed by hand, without a new revision, is seen after so long.
 constexpr std::int64_t kRefreshUs = 1'000'000;
+// New endpoints wait no longer for what was written before to be recorded: who records in another
+// order than that of the outcomes, as a replay does, may wait for what is held here.
+constexpr std::int64_t kMostWaitUs = 3'000'000;
 // Of one transaction.
 constexpr std::size_t kMaxTargets = 10'000;
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
@@ -61,17 +64,19 @@ Status FanOut::refresh() {
     auto version = inlet_->version();
     if (!version.ok()) return version.status();
     const bool may_have_changed = *version != version_ || now_us - refreshed_us_ >= kRefreshUs;
-    const bool may_go_in = new_ones_wait_ && all_recorded_;
+    const bool waited = new_ones_wait_ && now_us - new_ones_since_us_ >= kMostWaitUs;
+    const bool may_go_in = new_ones_wait_ && (all_recorded_ || waited);
     if (refreshed_us_ != 0 && !may_have_changed && !may_go_in) return {};
     auto endpoints = inlet_->endpoints();
     if (!endpoints.ok()) return endpoints.status();
     std::vector<Subscriber> subscribers;
+    if (!new_ones_wait_) new_ones_since_us_ = now_us;
     new_ones_wait_ = false;
     for (Endpoint& endpoint : *endpoints) {
         // One that an earlier version or another hand wrote and that cannot be read wants nothing.
         auto filter = EventFilter::make(endpoint.events);
         if (!filter.ok()) continue;
-        if (!may_take_in(endpoint)) {
+        if (!waited && !may_take_in(endpoint)) {
             new_ones_wait_ = true;
             continue;
         }

@@ -21,7 +21,7 @@ namespace outbox::webhook {
 /// included. An event that nobody wants is written nowhere. An endpoint whose queue is full misses
 /// events. One that is new is taken in once all that was written before is recorded: what comes
 /// again after a crash is for the endpoints of then, which this one must not get behind later
-/// events.
+/// events. It waits for that three seconds at most.
 class FanOut final : public mailbox::Client {
   public:
     /// `queues` and `clock` outlive it.
@@ -70,6 +70,7 @@ class FanOut final : public mailbox::Client {
     std::string version_;            // of these
     std::int64_t refreshed_us_ = 0;  // 0: not yet
     bool new_ones_wait_ = false;
+    std::int64_t new_ones_since_us_ = 0;
     bool all_recorded_ = true;  // nothing written by this process may come again
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;

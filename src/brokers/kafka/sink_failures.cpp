@@ -189,7 +189,9 @@ void KafkaSink::fail_all(const Producer& producer, const Guilty& guilty,
                          const std::optional<ErrorInfo>& cause, spi::Completions& out) {
     const bool careful = &producer == &careful_;
     topics_.for_each([&](Topic& topic) {
-        if (!careful || topic.careful_until) topic.parked.clear();
+        if (careful && !topic.careful_until) return;
+        topic.parked.clear();
+        topic.gathers_since.reset();
     });
     for (std::uint32_t id = under_way_.oldest(); id != kNoSlot;) {
         const UnderWay::Slot& slot = under_way_[id];

@@ -79,6 +79,7 @@ void KafkaSink::fail_parked(Topic& topic, const ErrorInfo& error, const std::str
         }
     }
     topic.parked.clear();
+    topic.gathers_since.reset();
 }
 
 void KafkaSink::close_handles(Topic& topic) {

@@ -443,6 +443,49 @@ TEST_F(NativeTable, WhatIsReadAheadHoldsNoSnapshotWhereNobodyAsksForIt) {
     EXPECT_TRUE(relay.read().empty());
 }
 
+// The stream goes on behind a snapshot: what is read ahead of that has to be handed out before.
+TEST_F(NativeTable, WhatIsReadAheadComesBeforeAStreamThatIsJoined) {
+    postgres::PostgresSourceConfig stream = config();
+    stream.mode = postgres::Mode::kStream;
+    for (int round = 0; round < 5; ++round) {
+        const auto source = value_of(postgres::make_postgres_source(stream));
+        const auto reader = value_of(source->open_reader("default", {}));
+        const auto last = [&] { return pg_.number("SELECT max(position) FROM outbox_events"); };
+        std::vector<spi::Position> read;
+        const auto look = [&] {
+            spi::EventBatch batch;
+            require(reader->read({400, std::size_t{1} << 20}, batch));
+            for (const spi::EventView& event : batch.events()) read.push_back(event.position);
+            return batch.size();
+        };
+        pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+        // The end is reached, so that a stream is wanted; before it is offered more is written.
+        while (look() == 400 || read.back() != last()) {
+        }
+        static_cast<void>(look());
+        pg_.exec(
+            "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM generate_series(1, "
+            "700)");
+        static_cast<void>(look());
+        std::this_thread::sleep_for(300ms);
+        pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '2')");
+        bool streams = false;
+        ASSERT_TRUE(eventually(60s, "all is read, at last by the stream", [&] {
+            static_cast<void>(look());
+            const auto path = reader->new_path();
+            streams = path ? path->path == "stream" : streams;
+            return streams && read.back() == last();
+        }));
+        pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '3')");
+        ASSERT_TRUE(eventually(60s, "the stream goes on", [&] {
+            static_cast<void>(look());
+            return read.back() == last();
+        }));
+        EXPECT_TRUE(std::is_sorted(read.begin(), read.end())) << round;
+        EXPECT_EQ(static_cast<long long>(read.size()), last()) << round;
+    }
+}
+
 // Writers take a key's next number under its lock, so that its commits come in the order of these.
 class ReadAhead : public NativeTable, public testing::WithParamInterface<postgres::Mode> {};
 

@@ -70,13 +70,12 @@ class Line {
     /// is called once: a broker looks at rights in the order of sending, before it knows of queues.
     template <typename Judged>
     void judge_before(Time time, Judged judged) {
-        for (; next_judged_ < sent_.size() && sent_[next_judged_].at < time; ++next_judged_) {
-            Sent& sent = sent_[next_judged_];
-            if (sent.state != State::kOpen) continue;
-            sent.judged = true;
-            ++judged_;
-            judged(sent);
-        }
+        judge_while([&] { return sent_[next_judged_].at < time; }, judged);
+    }
+    /// Likewise what was sent before the message with this tag, of which the broker has spoken.
+    template <typename Judged>
+    void judge_before(std::uint64_t tag, Judged judged) {
+        judge_while([&] { return first_tag_ + next_judged_ < tag; }, judged);
     }
     void mark_returned(const Word& word);
     /// Calls `visit` for those without an outcome, the oldest first, until it says false.
@@ -90,6 +89,16 @@ class Line {
     void clear();
 
   private:
+    template <typename Holds, typename Judged>
+    void judge_while(Holds holds, Judged& judged) {
+        for (; next_judged_ < sent_.size() && holds(); ++next_judged_) {
+            Sent& sent = sent_[next_judged_];
+            if (sent.state != State::kOpen || sent.judged) continue;
+            sent.judged = true;
+            ++judged_;
+            judged(sent);
+        }
+    }
     void drop_settled();
 
     std::deque<Sent> sent_;  // what has no confirm yet; the first has the tag `first_tag_`

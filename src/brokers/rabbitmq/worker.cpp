@@ -272,6 +272,7 @@ void Worker::obey(const Word& word) {
         case Word::Kind::kAck:
         case Word::Kind::kNack:
             channel.line.settle(word, [&](Sent& sent) { settle(sent, word); });
+            channel.line.judge_before(word.tag, [this](const Sent& sent) { judged(sent); });
             break;
         case Word::Kind::kReturned:
             channel.line.mark_returned(word);

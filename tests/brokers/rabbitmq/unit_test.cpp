@@ -324,6 +324,29 @@ TEST(RabbitmqRow, StrangersHaveATurnNowAndThen) {
     EXPECT_LT(before, kMany / 2);
 }
 
+// Confirms come in another order than messages go: by queue.
+TEST(RabbitmqLine, WhatWasSentBeforeAMessageThatIsConfirmedIsJudged) {
+    Line line;
+    for (int i = 0; i < 5; ++i) line.push({}, Suspicion::Kind::kUnproven, {}, 1);
+    std::size_t judged = 0;
+    const auto count = [&](const Line::Sent&) { ++judged; };
+    Word word;
+    for (const std::uint64_t tag : {3, 3, 2}) {
+        word.tag = tag;
+        line.settle(word, [](const Line::Sent&) {});
+        line.judge_before(word.tag, count);
+        EXPECT_EQ(judged, 2U);
+    }
+    EXPECT_EQ(line.open(), 3U);
+    EXPECT_EQ(line.unjudged(), 2U) << "the fourth and the fifth";
+    word.tag = 5;
+    line.settle(word, [](const Line::Sent&) {});
+    line.judge_before(word.tag, count);
+    EXPECT_EQ(judged, 3U);
+    EXPECT_EQ(line.unjudged(), 0U);
+    EXPECT_EQ(line.open(), 2U);
+}
+
 // What goes over so many channels, each message judged once no more may be sent: so many of each
 // kind wait, and a refused one closes its channel.
 struct Sending {

@@ -549,8 +549,8 @@ Status PositionReader::take_ahead(const spi::ReadLimits& limits, spi::EventBatch
         has_ahead_ = false;
         return status;
     }
-    if (next_ahead_ == 0 && ahead_.size() <= limits.max_events && out.empty() &&
-        out.closed.empty()) {
+    const bool fits = ahead_.size() <= limits.max_events && ahead_.bytes() <= limits.max_bytes;
+    if (next_ahead_ == 0 && fits && out.empty() && out.closed.empty()) {
         std::swap(out, ahead_);
         has_ahead_ = false;
         return {};

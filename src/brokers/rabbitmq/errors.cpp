@@ -71,9 +71,14 @@ constexpr std::array kTable = {
         "TLS"},
     Row{"SETTING", kLogin, kConfigInvalid, kDown, "check the file"},
 };
+constexpr Row kFewChannels{"530", kPublish, kNoRights, kDown,
+                           "raise the user's limit, max-channels (rabbitmqctl set_user_limits), or "
+                           "clear it; a broker that "
+                           "counts channels that it has closed does so until it restarts"};
 constexpr Row kLost{"", kPublish, kSinkUnavailable, kDown, kReach};
 
 const Row& row_of(const Fault& fault) {
+    if (refuses_channel(fault)) return kFewChannels;
     const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const Row& row) {
         return row.name == fault.name && row.doing == fault.doing;
     });

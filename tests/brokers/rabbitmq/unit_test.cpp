@@ -235,6 +235,11 @@ TEST(RabbitmqErrors, KnowWhenAUserMayHaveNoMoreChannels) {
                                  "NOT_ALLOWED - number of channels opened for user 'u' has "
                                  "reached the maximum allowed user limit of (1)"}));
     EXPECT_FALSE(refuses_channel({"530", "NOT_ALLOWED - vhost x not found"}));
+    for (const Doing doing : {Doing::kLogin, Doing::kPublish}) {
+        const auto error = to_error({"530", "NOT_ALLOWED - number of channels opened", doing}, "x");
+        EXPECT_EQ(error.code, ErrorCode::kNoRights);
+        EXPECT_NE(error.message.find("max-channels"), std::string::npos) << error.message;
+    }
     EXPECT_FALSE(refuses_channel({"403", "number of channels"}));
 }
 

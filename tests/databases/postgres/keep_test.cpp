@@ -147,6 +147,28 @@ TEST_F(Kept, TheBacklogIsCountedBehindAnEventThatWaits) {
     EXPECT_EQ(counted_backlog(relay.recorder()), 3);
 }
 
+// As of a tenant that is paused: looking at each number between takes longer than a relay looks.
+TEST_F(Kept, ALargeBacklogBetweenWhatIsPublishedIsToldAboutRightWithItsAge) {
+    constexpr std::int64_t kRows = 300'000;
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload, occurred_at) SELECT 't', '1', "
+        "clock_timestamp() - interval '1 hour' FROM generate_series(1, " +
+        std::to_string(kRows) + ")");
+    Relay relay(config());
+    std::vector<spi::Position> odd;
+    for (spi::Position position = 1; position <= kRows; position += 2) odd.push_back(position);
+    relay.publish(odd);
+    pg_.exec("ANALYZE outbox_events");
+    insert(100);
+    for (int look = 0; look < 3; ++look) {
+        const auto stats = value_of(relay.recorder().stats());
+        EXPECT_TRUE(stats.estimated);
+        EXPECT_EQ(stats.backlog, kRows / 2 + 100);
+        EXPECT_GE(stats.oldest_age_s, 3'600);
+        EXPECT_LT(stats.oldest_age_s, 7'200);
+    }
+}
+
 // Whatever the backlog and the history: by the keys of the segments, nothing is sorted.
 TEST_F(Kept, TheOldestUnsentAreReadByIndex) {
     insert(30'000);

@@ -25,6 +25,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
                                    std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
       identity_(identity),
+      serves_all_(config.tenants.empty()),
       tenants_(" AND " + tenant_condition(table, config)),
       owners_(config.owners),
       move_due_sql_(move_due_sql(table)),

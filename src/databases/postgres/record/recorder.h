@@ -107,8 +107,18 @@ class PostgresRecorder final : public spi::Recorder {
         std::string rows;
         std::string oldest;
     };
+    // What is told where counting takes too long: about as many as the planner takes `rows` to
+    // have, less what the expression `less` counts; or what `count` does. `oldest` is as above.
+    struct Roughly {
+        std::string rows;
+        std::string less = "0";
+        std::string count = {};
+        std::string oldest = {};
+    };
     Result<Stats> stats_of(const std::string& with, const std::vector<Unfinished>& parts,
-                           const std::string& roughly, const std::string& finished);
+                           const Roughly& roughly);
+    Status estimate(const std::string& with, const Roughly& roughly, bool in_time, Stats& stats);
+    [[nodiscard]] std::string age_of(const std::vector<std::string>& oldest) const;
     Result<Stats> stats_of_kept();
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);
@@ -124,6 +134,7 @@ class PostgresRecorder final : public spi::Recorder {
 
     const Table table_;
     Identity& identity_;
+    const bool serves_all_;                  ///< Whatever their tenant.
     const std::string tenants_;              ///< " AND ..." for the tenants of this source.
     const std::vector<std::string> owners_;  // roles that may own our tables
     const std::string move_due_sql_;

@@ -327,7 +327,7 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         const std::string rows = from + " WHERE " + condition + tenants_;
         parts.push_back({rows, rows});
     }
-    return stats_of("", parts, from + " WHERE " + any_of_conditions(table_), "0");
+    return stats_of("", parts, {.rows = from + " WHERE " + any_of_conditions(table_)});
 }
 
 // Of rows that stay, those above what is settled, without those that every route has finished: at
@@ -346,7 +346,7 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept() {
         const std::string unsent = " FROM (SELECT * FROM " + quote_identifier(table_.schema) +
                                    ".outbox_status WHERE status IN ('PENDING', 'RETRYING') ORDER "
                                    "BY position) t";
-        return stats_of("", {{unsent, unsent}}, from + " WHERE t.position > " + upto, "0");
+        return stats_of("", {{unsent, unsent}}, {.rows = from + " WHERE t.position > " + upto});
     }
     const std::string last = "(SELECT max(position) FROM " + table_.sql + ")";
     const std::string with =
@@ -363,35 +363,53 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept() {
     const std::string unknown =
         " FROM unknown CROSS JOIN LATERAL (SELECT *" + from + " WHERE t.position > " + upto +
         " AND t.position BETWEEN s * 65536 AND s * 65536 + 65535" + tenants_;
-    return stats_of(
-        with, {{open, open}, {unknown + ") t", unknown + " ORDER BY t.position LIMIT 1) t"}},
-        from + " WHERE t.position > " + upto,
-        "(SELECT coalesce(sum(bit_count(done)), 0) FROM l WHERE segment > " + upto + " / 65536)");
+    // Numbers that were rolled back count, until the ledgers know it.
+    Roughly roughly{.rows = from + " WHERE t.position > " + upto,
+                    .less = "(SELECT coalesce(sum(CASE WHEN segment = " + upto +
+                            " / 65536 THEN bit_count(substring(done from (" + upto +
+                            " % 65536 + 2)::int)) ELSE bit_count(done) END), 0) FROM l)"};
+    if (serves_all_) {
+        roughly.count = "coalesce(" + last + ", 0) - " + upto + " - " + roughly.less;
+    }
+    // The first row above what is settled is open; unless it stands behind a number of a
+    // transaction that has not ended.
+    const std::string first =
+        from + " WHERE t.position > " + upto + tenants_ + " ORDER BY t.position LIMIT 1000";
+    roughly.oldest = " FROM (SELECT t.*" + first +
+                     ") t LEFT JOIN l ON l.segment = t.position / 65536 WHERE l.segment IS NULL OR "
+                     "get_bit(l.done, (t.position % 65536)::int) = 0";
+    return stats_of(with,
+                    {{open, open}, {unknown + ") t", unknown + " ORDER BY t.position LIMIT 1) t"}},
+                    roughly);
 }
 
-// Each part has its rows, and with the second at least the oldest of them; about as many as
-// `roughly` has, less what the expression `finished` counts.
-Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
-                                                        const std::vector<Unfinished>& parts,
-                                                        const std::string& roughly,
-                                                        const std::string& finished) {
-    std::string count;
-    std::string oldest;
+// In milliseconds, of the oldest row that one of these has.
+std::string PostgresRecorder::age_of(const std::vector<std::string>& oldest) const {
+    if (!table_.has("occurred_at")) return "0";
     const std::string available =
         table_.has("available_at") ? finite_time(table_, "available_at") : "NULL::timestamptz";
+    std::string times;
+    for (const std::string& rows : oldest) {
+        times += (times.empty() ? "" : ", ") +
+                 ("(SELECT greatest(" + finite_time(table_, "occurred_at") + ", " + available +
+                  ")" + rows + " ORDER BY " + order_by(table_) + " LIMIT 1)");
+    }
+    return "(coalesce(greatest(extract(epoch FROM clock_timestamp() - least(" + times +
+           ")), 0), 0) * 1000)::bigint";
+}
+
+// Each part has its rows, and with the second at least the oldest of them.
+Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
+                                                        const std::vector<Unfinished>& parts,
+                                                        const Roughly& roughly) {
+    std::string count;
+    std::vector<std::string> oldest;
     for (const Unfinished& part : parts) {
         count +=
             (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + part.rows +
                                             " LIMIT " + std::to_string(kCountLimit + 1) + ") x)");
-        if (!table_.has("occurred_at")) continue;
-        oldest += (oldest.empty() ? "" : ", ") +
-                  ("(SELECT greatest(" + finite_time(table_, "occurred_at") + ", " + available +
-                   ")" + part.oldest + " ORDER BY " + order_by(table_) + " LIMIT 1)");
+        oldest.push_back(part.oldest);
     }
-    const std::string age =
-        oldest.empty() ? "0"
-                       : "coalesce(greatest(extract(epoch FROM clock_timestamp() - least(" +
-                             oldest + ")), 0), 0)";
     const std::string scheduled =
         table_.has_scheduled
             ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
@@ -408,8 +426,7 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
                                        std::to_string(kCountLimit) + ") o), "
                                  : "0 * length($1::text), 0, 0, ";
     const std::string others = side + scheduled;
-    const std::string counted =
-        with + "SELECT " + count + ", (" + age + " * 1000)::bigint, " + others;
+    const std::string counted = with + "SELECT " + count + ", " + age_of(oldest) + ", " + others;
     auto found = query_within(looked_ ? kLookWithin : kFirstLookWithin, counted,
                               Params().text(table_.source));
     looked_ = true;
@@ -441,22 +458,43 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
         last_stats_ = stats;
         if (in_time && stats.backlog <= kCountLimit) return stats;
     }
-    // Dead rows that a held snapshot keeps can make the count slow; the planner's will do.
-    const auto plan = query_within(kLookWithin, "EXPLAIN SELECT 1" + roughly + tenants_, {});
-    if (!plan.ok()) return plan.status();
-    const std::string line = *plan ? (*plan)->string(0, 0) : std::string();
-    if (const auto at = line.find("rows="); at != std::string::npos) {
-        std::int64_t estimate = 0;
-        std::from_chars(line.data() + at + 5, line.data() + line.size(), estimate);
-        const auto less =
-            query_within(kLookWithin, with + "SELECT " + finished + "::bigint, length($1::text)",
-                         Params().text(table_.source));
-        if (!less.ok()) return less.status();
-        if (*less) estimate -= (*less)->integer(0, 0);
-        stats.backlog = std::max<std::int64_t>(in_time ? stats.backlog : 0, estimate);
-    }
+    if (Status status = estimate(with, roughly, in_time, stats); !status.ok()) return status;
     stats.estimated = true;
     return stats;
+}
+
+// Dead rows that a held snapshot keeps can make the count slow, as can ledgers with many events
+// between others that are finished.
+Status PostgresRecorder::estimate(const std::string& with, const Roughly& roughly, bool in_time,
+                                  Stats& stats) {
+    const std::int64_t counted = in_time ? stats.backlog : 0;
+    if (!in_time && !roughly.oldest.empty()) {
+        const auto age =
+            query_within(kLookWithin, with + "SELECT " + age_of({roughly.oldest}) + ", $1::text",
+                         Params().text(table_.source));
+        if (!age.ok()) return age.status();
+        if (*age) stats.oldest_age_s = static_cast<double>((*age)->integer(0, 0)) / 1000.0;
+    }
+    std::int64_t about = 0;
+    if (roughly.count.empty()) {
+        const auto plan =
+            query_within(kLookWithin, "EXPLAIN SELECT 1" + roughly.rows + tenants_, {});
+        if (!plan.ok()) return plan.status();
+        const std::string line = *plan ? (*plan)->string(0, 0) : std::string();
+        const auto at = line.find("rows=");
+        if (at == std::string::npos) return {};
+        std::from_chars(line.data() + at + 5, line.data() + line.size(), about);
+    }
+    const auto rest = query_within(
+        kLookWithin,
+        with + "SELECT (" +
+            (roughly.count.empty() ? std::to_string(about) + " - " + roughly.less : roughly.count) +
+            ")::bigint, $1::text",
+        Params().text(table_.source));
+    if (!rest.ok()) return rest.status();
+    if (*rest) about = (*rest)->integer(0, 0);
+    if (*rest || roughly.count.empty()) stats.backlog = std::max(counted, about);
+    return {};
 }
 
 }  // namespace outbox::postgres

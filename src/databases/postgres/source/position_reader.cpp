@@ -518,7 +518,10 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
     told_at_end_ = at_end_ && !has_ahead_;
     told_holes_ = !mark_.holes().empty();
     most_events_ = std::max(most_events_, limits.max_events);
-    if (status.ok() && !has_ahead_) read_ahead({most_events_, limits.max_bytes});
+    // Who has little room now will have more when a part of it is free again.
+    if (status.ok() && !has_ahead_ && limits.max_events >= kCopyFromRows) {
+        read_ahead({most_events_, limits.max_bytes});
+    }
     // What was read before the error is read; the error comes again with the next call.
     return out.size() > events_before ? Status() : status;
 }
@@ -527,8 +530,8 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
 // due, for which the connection has to be free.
 void PositionReader::read_ahead(const spi::ReadLimits& limits) {
     const auto now = Clock::now();
-    if (!may_read_ahead_ || !full_ || limits.max_events < kCopyFromRows || told_holes_ ||
-        now - looked_at_table_ >= kLookAtTableEvery || now - looked_below_ >= kLookBelowEvery) {
+    if (!may_read_ahead_ || !full_ || told_holes_ || now - looked_at_table_ >= kLookAtTableEvery ||
+        now - looked_below_ >= kLookBelowEvery) {
         return;
     }
     has_ahead_ = true;

@@ -423,6 +423,20 @@ TEST_F(NativeTable, ABacklogThatIsReadAheadComesOnceAndInOrder) {
     }
 }
 
+TEST_F(NativeTable, NothingIsReadPastWhatIsReadAheadWhereThereIsNoRoom) {
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM generate_series(1, 1000)");
+    Relay relay(config());
+    EXPECT_EQ(relay.read({200, std::size_t{1} << 20}).size(), 200U);
+    spi::EventBatch full;
+    static_cast<void>(full.copy(std::string(5'000, 'x')));
+    require(relay.reader().read({200, 5'000}, full));
+    EXPECT_EQ(full.size(), 0U);
+    const auto next = relay.read({200, std::size_t{1} << 20});
+    ASSERT_FALSE(next.empty());
+    EXPECT_EQ(next.front().position, 201);
+}
+
 // A snapshot that stays open keeps the server from cleaning up, for as long as a destination is
 // away.
 TEST_F(NativeTable, WhatIsReadAheadHoldsNoSnapshotWhereNobodyAsksForIt) {

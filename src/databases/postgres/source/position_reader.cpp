@@ -512,7 +512,8 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
     Status status = take_ahead(limits, out);
-    if (status.ok() && out.size() == events_before) status = read_now(limits, out);
+    // Nothing is read past what is read ahead, also where `out` had no room for it.
+    if (status.ok() && !has_ahead_ && out.size() == events_before) status = read_now(limits, out);
     if (!status.ok()) session_.drop();
     identity_.returned(out, events_before);
     told_at_end_ = at_end_ && !has_ahead_;

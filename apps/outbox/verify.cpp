@@ -1,5 +1,6 @@
 #include "verify/verify.h"
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -268,14 +269,16 @@ Status write_textfile(const std::string& path, const std::string& produced,
               std::chrono::system_clock::now().time_since_epoch())
               .count());
     const std::string beside = path + ".tmp";
+    errno = 0;
     std::ofstream file(beside, std::ios::binary | std::ios::trunc);
     file << page.text();
     file.close();
-    std::error_code error;
+    std::error_code error(file ? 0 : errno, std::generic_category());
     if (file) std::filesystem::rename(beside, path, error);
     if (file && !error) return {};
+    const std::string why = error ? " (" + error.message() + ")" : "";
     std::filesystem::remove(beside, error);
-    return bad_file(path, "cannot be written; check that its folder is there, and its rights");
+    return bad_file(path, "cannot be written" + why + "; check folder, rights and free space");
 }
 
 }  // namespace

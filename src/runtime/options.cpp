@@ -88,17 +88,6 @@ Status check_duration(const OptionSpec& spec, const std::string& text, std::stri
 Status check_url(const std::string& text, std::string_view where) {
     const auto url = parse_url(text);
     if (!url.ok()) return config_error(where, url.error().message);
-    return {};
-}
-
-Status check_destination(const std::string& text, std::string_view where) {
-    const Destination destination = split_destination(text);
-    if (destination.named) {
-        Status status = check_route_name(destination.name, where);
-        if (!status.ok()) return status;
-    }
-    const auto url = parse_url(destination.url);
-    if (!url.ok()) return config_error(where, url.error().message);
     // One of two values would be passed over without a word.
     std::set<std::string> seen;
     for (const auto& [name, value] : url->query) {
@@ -108,6 +97,15 @@ Status check_destination(const std::string& text, std::string_view where) {
         }
     }
     return {};
+}
+
+Status check_destination(const std::string& text, std::string_view where) {
+    const Destination destination = split_destination(text);
+    if (destination.named) {
+        Status status = check_route_name(destination.name, where);
+        if (!status.ok()) return status;
+    }
+    return check_url(destination.url, where);
 }
 
 Status check_value(const OptionSpec& spec, const std::string& text, std::string_view where) {

@@ -1,6 +1,7 @@
 #include "webhook/fan_out.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -9,9 +10,12 @@ namespace {
 
 // What was changed by hand, without a new revision, is seen after so long.
 constexpr std::int64_t kRefreshUs = 1'000'000;
-// New endpoints wait no longer for what was written before to be recorded: who records in another
-// order than that of the outcomes, as a replay does, may wait for what is held here.
+// Nobody waits longer for what was written before to be recorded: who records in another order than
+// that of the outcomes, as a replay does, may wait for what is held here.
 constexpr std::int64_t kMostWaitUs = 3'000'000;
+// An endpoint whose queue was full gets events again once there is room for so many: each time all
+// others wait for what was written before to be recorded.
+constexpr std::int64_t kRoomAgain = kMaxQueuePerEndpoint / 50;
 // Of one transaction.
 constexpr std::size_t kMaxTargets = 10'000;
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
@@ -55,33 +59,46 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
 // each batch. That costs some 50 us with ten endpoints, and 2,600 us with the 10,000 that there may
 // be (PostgreSQL; 4 and 1,400 us with SQLite).
 Result<bool> FanOut::ready() {
-    if (Status status = refresh(); !status.ok()) return status;
-    return !new_ones_wait_;
+    const std::int64_t now_us = clock_.boot_us();
+    const bool all_may_go_in =
+        all_recorded_ || (waits_since_us_ && now_us - *waits_since_us_ >= kMostWaitUs);
+    if (Status status = refresh(all_may_go_in); !status.ok()) return status;
+    const bool wait = new_ones_wait_ || !end_misses(all_may_go_in);
+    if (!wait) {
+        waits_since_us_.reset();
+    } else if (!waits_since_us_) {
+        waits_since_us_ = now_us;
+    }
+    return !wait;
 }
 
-Status FanOut::refresh() {
+Status FanOut::refresh(bool all_may_go_in) {
     const std::int64_t now_us = clock_.boot_us();
     auto version = inlet_->version();
     if (!version.ok()) return version.status();
     const bool may_have_changed = *version != version_ || now_us - refreshed_us_ >= kRefreshUs;
-    const bool waited = new_ones_wait_ && now_us - new_ones_since_us_ >= kMostWaitUs;
-    const bool may_go_in = new_ones_wait_ && (all_recorded_ || waited);
+    const bool may_go_in = new_ones_wait_ && all_may_go_in;
     if (refreshed_us_ != 0 && !may_have_changed && !may_go_in) return {};
     auto endpoints = inlet_->endpoints();
     if (!endpoints.ok()) return endpoints.status();
+    std::unordered_map<std::string_view, const Subscriber*> known_ones;
+    for (const Subscriber& one : subscribers_) known_ones.emplace(one.id, &one);
     std::vector<Subscriber> subscribers;
-    if (!new_ones_wait_) new_ones_since_us_ = now_us;
     new_ones_wait_ = false;
     for (Endpoint& endpoint : *endpoints) {
         // One that an earlier version or another hand wrote and that cannot be read wants nothing.
         auto filter = EventFilter::make(endpoint.events);
         if (!filter.ok()) continue;
-        if (!waited && !may_take_in(endpoint)) {
+        const auto found = known_ones.find(endpoint.id);
+        const bool known =
+            found != known_ones.end() && found->second->created_at_us == endpoint.created_at_us;
+        if (!known && !all_may_go_in) {
             new_ones_wait_ = true;
             continue;
         }
+        const bool misses = known && found->second->misses;
         subscribers.push_back({std::move(endpoint.id), endpoint.created_at_us, *std::move(filter),
-                               !endpoint.tenant.has_value(), endpoint.tenant.value_or("")});
+                               !endpoint.tenant.has_value(), endpoint.tenant.value_or(""), misses});
     }
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
@@ -93,11 +110,14 @@ Status FanOut::refresh() {
     return {};
 }
 
-bool FanOut::may_take_in(const Endpoint& endpoint) const {
-    return all_recorded_ ||
-           std::any_of(subscribers_.begin(), subscribers_.end(), [&](const Subscriber& one) {
-               return one.id == endpoint.id && one.created_at_us == endpoint.created_at_us;
-           });
+bool FanOut::end_misses(bool all_may_go_in) {
+    bool ended = true;
+    for (Subscriber& one : subscribers_) {
+        if (!one.misses || !queues_.has_room(one.id, kRoomAgain)) continue;
+        one.misses = !all_may_go_in;
+        ended = ended && all_may_go_in;
+    }
+    return ended;
 }
 
 void FanOut::choose(std::span<const mailbox::Row> rows) {
@@ -110,13 +130,14 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
         events_.push_back(
             {row.id, row.event_type, row.key, row.headers, row.payload, row.occurred_at_us});
         for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
-            const Subscriber& one = subscribers_[i];
+            Subscriber& one = subscribers_[i];
             if (!one.all_tenants && one.tenant != row.tenant) continue;
             if (!one.filter.wants(row.event_type)) continue;
-            if (queues_.admit(one.id, 1)) {
-                targets_.push_back({event, i});
-            } else {
+            one.misses = one.misses || !queues_.admit(one.id, 1);
+            if (one.misses) {
                 ++missed[i];
+            } else {
+                targets_.push_back({event, i});
             }
         }
     }

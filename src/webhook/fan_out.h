@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,9 +20,9 @@ namespace outbox::webhook {
 
 /// Turns events into deliveries, one for each endpoint that wants the event, disabled ones
 /// included. An event that nobody wants is written nowhere. An endpoint whose queue is full misses
-/// events. One that is new is taken in once all that was written before is recorded: what comes
-/// again after a crash is for the endpoints of then, which this one must not get behind later
-/// events. It waits for that three seconds at most.
+/// events. After that it is as one that is new: it gets events once all that went before is
+/// recorded, as what comes again after a crash would otherwise stand behind later events. That is
+/// waited for, three seconds at most.
 class FanOut final : public mailbox::Client {
   public:
     /// `queues` and `clock` outlive it.
@@ -31,7 +32,7 @@ class FanOut final : public mailbox::Client {
     Status prepare() override { return inlet_->prepare(); }
     Status look() override { return inlet_->look().status(); }
     Result<std::string> destination() override { return inlet_->destination(); }
-    /// Reads which endpoints there are; false while new ones wait.
+    /// Reads which endpoints there are; false while some may not get events yet.
     Result<bool> ready() override;
     void all_recorded() override { all_recorded_ = true; }
     /// In several transactions where there are very many deliveries. What the first of them wrote
@@ -50,6 +51,7 @@ class FanOut final : public mailbox::Client {
         EventFilter filter;
         bool all_tenants = true;
         std::string tenant;
+        bool misses = false;  // events, from the first that found its queue full
     };
     // What is said of an endpoint whose queue is full.
     struct Full {
@@ -57,8 +59,9 @@ class FanOut final : public mailbox::Client {
         std::int64_t untold = 0;  // events
     };
 
-    Status refresh();
-    [[nodiscard]] bool may_take_in(const Endpoint& endpoint) const;
+    Status refresh(bool all_may_go_in);
+    // False: one that could get events again may not yet.
+    [[nodiscard]] bool end_misses(bool all_may_go_in);
     void choose(std::span<const mailbox::Row> rows);
     Status write(std::span<const Target> targets, std::span<const Missed> missed);
     void count_missed();
@@ -70,7 +73,7 @@ class FanOut final : public mailbox::Client {
     std::string version_;            // of these
     std::int64_t refreshed_us_ = 0;  // 0: not yet
     bool new_ones_wait_ = false;
-    std::int64_t new_ones_since_us_ = 0;
+    std::optional<std::int64_t> waits_since_us_;
     bool all_recorded_ = true;  // nothing written by this process may come again
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;

@@ -38,6 +38,12 @@ bool Queues::admit(std::string_view endpoint, std::int64_t rows) {
     return true;
 }
 
+bool Queues::has_room(std::string_view endpoint, std::int64_t rows) const {
+    const core::Lock lock(mutex_);
+    const auto found = lengths_.find(endpoint);
+    return found == lengths_.end() || found->second.rows + rows <= kMaxQueuePerEndpoint;
+}
+
 void Queues::written(std::string_view endpoint) {
     const core::Lock lock(mutex_);
     news_.emplace(endpoint);

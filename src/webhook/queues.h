@@ -27,6 +27,8 @@ class Queues {
 
     /// For `rows` more deliveries of an endpoint. False: its queue is full.
     [[nodiscard]] bool admit(std::string_view endpoint, std::int64_t rows);
+    /// Whether so many more would go in.
+    [[nodiscard]] bool has_room(std::string_view endpoint, std::int64_t rows) const;
     /// Those are written.
     void written(std::string_view endpoint);
     /// Those were not, or were there already.

@@ -200,6 +200,12 @@ TEST_F(ConfigTest, TwoRoutesOfOneNameAreRefusedAndTheRemedyIsNamed) {
 TEST_F(ConfigTest, AnOptionThatAUrlGivesTwiceIsRefused) {
     EXPECT_THAT(refusal({"--from", "sqlite:///a.db", "--to", "amqp://h/?exchange=a&exchange=b"}),
                 HasSubstr("--to: the URL gives 'exchange' twice; leave one of them out"));
+    EXPECT_THAT(
+        refusal({"--from", "postgresql://h/db?sslmode=require&sslmode=disable", "--to", "a=null:"}),
+        HasSubstr("--from: the URL gives 'sslmode' twice; leave one of them out"));
+    EXPECT_THAT(refusal({"--from", "sqlite:///a.db", "--to", "a=null:", "--claim-check",
+                         "s3://b/p?region=a&region=b"}),
+                HasSubstr("--claim-check: the URL gives 'region' twice; leave one of them out"));
 }
 
 TEST_F(ConfigTest, WrongRouteNamesAreRefused) {

@@ -1124,21 +1124,21 @@ TEST_P(DispatcherTest, ANewEndpointIsTakenInOnceWhatWasWrittenBeforeIsRecorded) 
     ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
     ASSERT_EQ(rig.write(keyed(1, 2, 1)), "") << "with no new endpoint nobody waits";
     ASSERT_EQ(add_endpoint(url_, "two"), "");
-    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "new endpoints wait");
-    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "new endpoints wait");
+    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "it waits");
+    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "it waits");
     EXPECT_EQ(left("two"), 0);
     rig.fan_out().all_recorded();
     ASSERT_EQ(rig.write(keyed(2, 3, 1)), "");
     EXPECT_EQ(left("two"), 1);
     // One that is deleted meanwhile, and one that is made anew under the id of another.
     ASSERT_EQ(add_endpoint(url_, "three"), "");
-    EXPECT_EQ(rig.write(keyed(3, 4, 1)), "new endpoints wait");
+    EXPECT_EQ(rig.write(keyed(3, 4, 1)), "it waits");
     const auto registry = open_registry(url_);
     ASSERT_TRUE(registry->remove("three").value_or_throw().has_value());
     ASSERT_EQ(rig.write(keyed(3, 4, 1)), "");
     ASSERT_TRUE(registry->remove("two").value_or_throw().has_value());
     ASSERT_EQ(add_endpoint(url_, "two"), "");
-    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "new endpoints wait");
+    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "it waits");
     rig.fan_out().all_recorded();
     ASSERT_EQ(rig.write(keyed(4, 5, 1)), "");
     ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
@@ -1146,9 +1146,9 @@ TEST_P(DispatcherTest, ANewEndpointIsTakenInOnceWhatWasWrittenBeforeIsRecorded) 
     // Nobody waits for ever: a replay records behind what is held back here.
     ASSERT_EQ(add_endpoint(url_, "five"), "");
     rig.records = false;
-    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "new endpoints wait");
+    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "it waits");
     rig.clock.advance_ms(2'900);
-    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "new endpoints wait");
+    EXPECT_EQ(rig.write(keyed(4, 5, 1)), "it waits");
     rig.clock.advance_ms(200);
     EXPECT_EQ(rig.write(keyed(4, 5, 1)), "");
     EXPECT_EQ(left("five"), 1);
@@ -1344,6 +1344,45 @@ TEST_P(DispatcherTest, AFullQueueMissesEventsAndSaysSo) {
     rig.turn();
     EXPECT_TRUE(rig.said("webhook_queue_full"));
     EXPECT_EQ(rig.fan_out().missed_total(), 10);
+}
+
+// What it missed would otherwise, read again after a crash, find room and stand behind later
+// events.
+TEST_P(DispatcherTest, AQueueThatWasFullTakesNothingUntilWhatItMissedIsRecorded) {
+    ASSERT_EQ(add_endpoint(url_, "full"), "");
+    ASSERT_EQ(add_endpoint(url_, "other"), "");
+    Rig rig(url_);
+    rig.records = false;
+    const auto rows_of_full = [&](std::int64_t rows) { rig.queues.count({{"full", rows, 0}}); };
+    rows_of_full(webhook::kMaxQueuePerEndpoint);
+    ASSERT_EQ(rig.write(keyed(0, 1, 1)), "");
+    rows_of_full(webhook::kMaxQueuePerEndpoint - 1'999);
+    ASSERT_EQ(rig.write(keyed(1, 2, 1)), "") << "with little room nobody waits";
+    EXPECT_EQ(left("full"), 0);
+    rows_of_full(webhook::kMaxQueuePerEndpoint - 2'000);
+    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "it waits");
+    EXPECT_EQ(rig.write(keyed(2, 3, 1)), "it waits");
+    EXPECT_EQ(left("other"), 2);
+    rig.fan_out().all_recorded();
+    ASSERT_EQ(rig.write(keyed(2, 3, 1)), "");
+    EXPECT_EQ(left("full"), 1);
+    // Also where the endpoints are read anew, and within one batch.
+    rows_of_full(webhook::kMaxQueuePerEndpoint - 1);
+    ASSERT_EQ(rig.write(keyed(3, 5, 1)), "");
+    EXPECT_EQ(left("full"), 2);
+    rig.clock.advance_ms(60'000);
+    rows_of_full(webhook::kMaxQueuePerEndpoint - 1);
+    ASSERT_EQ(rig.write(keyed(5, 6, 1)), "");
+    EXPECT_EQ(left("full"), 2);
+    EXPECT_EQ(rig.fan_out().missed_total(), 4);
+    // Nobody waits for ever.
+    rows_of_full(0);
+    EXPECT_EQ(rig.write(keyed(6, 7, 1)), "it waits");
+    rig.clock.advance_ms(2'999);
+    EXPECT_EQ(rig.write(keyed(6, 7, 1)), "it waits");
+    rig.clock.advance_ms(1);
+    ASSERT_EQ(rig.write(keyed(6, 7, 1)), "");
+    EXPECT_EQ(left("full"), 3);
 }
 
 TEST_P(DispatcherTest, WhatIsThereAlreadyTakesNoPlaceInAQueue) {

@@ -191,7 +191,7 @@ class Rig {
         }
         const auto ready = fan_out_.ready();
         if (!ready.ok()) return text(ready.status());
-        if (!*ready) return "new endpoints wait";
+        if (!*ready) return "it waits";
         Status status = fan_out_.insert(rows);
         if (records && status.ok()) fan_out_.all_recorded();
         return text(status);

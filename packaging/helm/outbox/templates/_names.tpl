@@ -6,5 +6,5 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{- define "outbox.selector" -}}
 app.kubernetes.io/name: outbox
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}

@@ -6,10 +6,24 @@ which is empty where whole programs are meant. What nothing here is called by is
 build may have it.
 """
 
+import collections
 import json
 import re
 import subprocess
 import sys
+
+Program = collections.namedtuple("Program", "command reports")
+
+
+def programs_of(build):
+    """{name: Program}; reports: it is one of GoogleTest. Without a command it was not built."""
+    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True, capture_output=True,
+                           text=True).stdout
+    programs = {}
+    for test in json.loads(shown)["tests"]:
+        labels = [value for entry in test["properties"] if entry["name"] == "LABELS" for value in entry["value"]]
+        programs[test["name"]] = Program(test.get("command", [None])[0], "gtest" in labels)
+    return programs
 
 
 def tests_of(program):
@@ -26,24 +40,20 @@ def tests_of(program):
 
 def main():
     build, wanted = sys.argv[1], re.compile(sys.argv[2])
-    shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True, capture_output=True,
-                           text=True).stdout
-    programs = json.loads(shown)["tests"]
+    programs = programs_of(build)
     found = {}
-    if not any(wanted.search(program["name"]) for program in programs):
-        for program in programs:
-            labels = [value for entry in program["properties"] if entry["name"] == "LABELS" for value in entry["value"]]
-            # Without a command it was not built.
-            if "gtest" not in labels or "command" not in program:
-                continue
-            names = [name for name in tests_of(program["command"][0]) if wanted.search(name)]
-            if names:
-                found[program["name"]] = names
+    if not any(map(wanted.search, programs)):
+        for name, program in programs.items():
+            tests = [test for test in tests_of(program.command) if wanted.search(test)] \
+                if program.reports and program.command else []
+            if tests:
+                found[name] = tests
     if not found:
         print(sys.argv[2], "", sep="\n")
         return
     print("^(" + "|".join(map(re.escape, found)) + ")$")
-    print(":".join(dict.fromkeys(name for names in found.values() for name in names)))
+    print(":".join(dict.fromkeys(test for tests in found.values() for test in tests)))
 
 
-main()
+if __name__ == "__main__":
+    main()

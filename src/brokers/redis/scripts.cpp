@@ -26,16 +26,17 @@ for _, command in ipairs(needed) do
         return redis.error_reply(tried.err .. ' (' .. command[1] .. ')')
     end
 end
+local before = redis.call('HMGET', KEYS[1], 'session', 'batch')
 local session = redis.pcall('HINCRBY', KEYS[1], 'session', 1)
 if type(session) == 'table' then return session end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'session', session, 'batch', 0)
 if ARGV[1] == '0' then
     redis.call('DEL', KEYS[2])
-    return {session, {}}
+    return {session, {}, before[1] or '', before[2] or ''}
 end
 redis.call('LTRIM', KEYS[2], -ARGV[1], -1)
-return {session, redis.call('LRANGE', KEYS[2], 0, -1)}
+return {session, redis.call('LRANGE', KEYS[2], 0, -1), before[1] or '', before[2] or ''}
 )lua";
 
 const std::string_view kBatchScript = R"lua(

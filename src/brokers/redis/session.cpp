@@ -1,5 +1,6 @@
 #include "brokers/redis/session.h"
 
+#include <charconv>
 #include <utility>
 
 #include "brokers/redis/connection.h"
@@ -33,6 +34,14 @@ std::optional<Verdict> verdict_of(const redisReply& reply) {
                                   std::string(text_of(elements[i + 1]))});
     }
     return verdict;
+}
+
+// Of a field of the session's state, which is text; 0 where it is not there.
+std::int64_t number_of(const redisReply& reply) {
+    const std::string_view text = text_of(&reply);
+    std::int64_t number = 0;
+    std::from_chars(text.data(), text.data() + text.size(), number);
+    return number;
 }
 
 // Of INFO's lines "name:value".
@@ -71,11 +80,12 @@ std::optional<Fault> Session::start(Connection& connection) {
         {"EVALSHA", begin, "2", session_key_, ids_key_, std::to_string(config_.dedup_window)},
         config_.connect_timeout, fault);
     if (fault) return fault;
-    if (begun->type != REDIS_REPLY_ARRAY || begun->elements != 2 ||
+    if (begun->type != REDIS_REPLY_ARRAY || begun->elements != 4 ||
         begun->element[0]->type != REDIS_REPLY_INTEGER) {
         return Fault{"ENDED", "the server answers as no Redis does"};
     }
-    number_ = begun->element[0]->integer;
+    reached_ = {begun->element[0]->integer, 0};
+    before_ = {number_of(*begun->element[2]), number_of(*begun->element[3])};
     ids_.clear();
     for (const redisReply* id : elements_of(*begun->element[1])) ids_.emplace(text_of(id));
     ids_.erase("");
@@ -91,7 +101,7 @@ void Session::send(Batch& batch) {
     batch.seal({.script = batch_script_,
                 .session_key = session_key_,
                 .ids_key = ids_key_,
-                .session = number_,
+                .session = reached_.session,
                 .number = ++batches_,
                 .window = config_.dedup_window,
                 .max_len = config_.max_len},
@@ -107,6 +117,7 @@ std::optional<Fault> Session::exchange(std::vector<Verdict>& out) {
         auto verdict = verdict_of(*reply);
         if (!verdict) return Fault{"ENDED", "the server answers as no Redis does"};
         out.push_back(*std::move(verdict));
+        ++reached_.batch;
     }
     return fault ? fault : ended;
 }

@@ -30,6 +30,12 @@ struct Verdict {
     std::vector<Failed> failed;
 };
 
+/// How far a producer has come: a session and the last batch in it that the server took.
+struct Place {
+    std::int64_t session = 0;  ///< 0: none is known.
+    std::int64_t batch = 0;
+};
+
 /// A connection to the primary on which batches go in order, from the moment at which all sessions
 /// before it have ended.
 class Session {
@@ -40,6 +46,10 @@ class Session {
     ~Session();
 
     [[nodiscard]] std::size_t host() const;
+    /// Up to the last verdict.
+    [[nodiscard]] const Place& reached() const { return reached_; }
+    /// What the server knew of the producer as this session began.
+    [[nodiscard]] const Place& before() const { return before_; }
     /// It was appended to its stream before this session.
     [[nodiscard]] bool has(std::string_view id) const { return ids_.contains(id); }
     /// Sends with the next `exchange`.
@@ -65,7 +75,8 @@ class Session {
     const std::string ids_key_;
     std::unique_ptr<Connection> connection_;
     std::string batch_script_;
-    std::int64_t number_ = 0;  // the session's
+    Place reached_;
+    Place before_;
     std::int64_t batches_ = 0;
     std::unordered_set<std::string, Hash, std::equal_to<>> ids_;
     std::string text_;  // of a batch

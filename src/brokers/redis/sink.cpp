@@ -91,6 +91,31 @@ void RedisSink::poll(milliseconds max_wait, spi::Completions& out) {
     receive(std::chrono::steady_clock::now(), out);
 }
 
+// A server that has lost what it acknowledged goes on as if nothing was: nobody else would say so.
+void RedisSink::compare(const Session& session) {
+    const Place& known = session.before();
+    if (known.session > reached_.session ||
+        (known.session == reached_.session && known.batch >= reached_.batch)) {
+        return;
+    }
+    const auto told = [](const Place& place) {
+        return "session " + std::to_string(place.session) + ", batch " +
+               std::to_string(place.batch);
+    };
+    notes_.push_back({spi::SinkReport::Level::kError,
+                      "destination_set_back",
+                      {{"error", where() + " knows this route up to " + told(known) +
+                                     ", and had acknowledged " + told(reached_)},
+                       {"consequence", "events that it had acknowledged are gone"},
+                       {"remedy", "where there is a history outbox replay sends them again; see "
+                                  "appendonly, appendfsync and what a failover leaves behind"}}});
+}
+
+void RedisSink::report(spi::SinkReport& out) {
+    std::move(notes_.begin(), notes_.end(), std::back_inserter(out.notes));
+    notes_.clear();
+}
+
 void RedisSink::connect(Time now, spi::Completions& out) {
     if (down_ && now < next_try_) {
         fail_queue(*down_, out);
@@ -99,6 +124,7 @@ void RedisSink::connect(Time now, spi::Completions& out) {
     auto session = Session::begin(config_, host_);
     if (session.ok()) {
         session_ = std::move(*session);
+        compare(*session_);
         host_ = session_->host();
         closed_.clear();
         heard_ = std::chrono::steady_clock::now();
@@ -182,6 +208,7 @@ void RedisSink::settle(const Verdict& verdict, spi::Completions& out) {
 // Of what was under way nobody knows what became of it: the next session does.
 void RedisSink::lose(const Fault& fault, Time now, spi::Completions& out) {
     const ErrorInfo error = to_error(fault, where());
+    reached_ = session_->reached();
     session_.reset();
     closed_.clear();
     // An idle connection was closed.

@@ -34,6 +34,7 @@ class RedisSink final : public spi::Sink {
     Result<std::string> destination() override;
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
+    void report(spi::SinkReport& out) override;
 
   private:
     using Time = std::chrono::steady_clock::time_point;
@@ -42,6 +43,7 @@ class RedisSink final : public spi::Sink {
         std::size_t bytes = 0;  // as they count against the limits
     };
 
+    void compare(const Session& session);
     void connect(Time now, spi::Completions& out);
     void send(Time now, spi::Completions& out);
     void receive(Time now, spi::Completions& out);
@@ -68,6 +70,8 @@ class RedisSink final : public spi::Sink {
     Time next_try_;
     std::uint32_t tries_ = 0;
     std::size_t host_ = 0;
+    Place reached_;  // in the last session
+    std::vector<spi::SinkReport::Note> notes_;
 };
 
 }  // namespace outbox::redis

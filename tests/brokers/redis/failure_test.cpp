@@ -39,6 +39,18 @@ RedisConfig config(const std::string& producer = new_name()) {
     return config_of(server().url(), producer);
 }
 
+std::string notes_of(RedisSink& sink) {
+    spi::SinkReport report;
+    sink.report(report);
+    std::string text;
+    for (const auto& note : report.notes) {
+        text += note.what;
+        for (const auto& [name, value] : note.fields) text += " " + name + "=" + value;
+        text += "\n";
+    }
+    return text;
+}
+
 void expect_once_in_order(RedisServer& at, const std::string& stream,
                           const std::vector<Letter>& sent) {
     test::expect_once_in_order(sent, at.arrived(stream, sent.size()));
@@ -239,11 +251,36 @@ TEST(RedisFailure, ScriptsAndSessionsThatAreForgottenAreMadeAnew) {
     Courier after_flush(sink);
     ASSERT_EQ(after_flush.deliver(second), "");
     EXPECT_EQ(after_flush.destination_failures(), 0U);
+    EXPECT_EQ(notes_of(sink), "") << "nothing is lost with the scripts";
     server().ask({"DEL", redis::session_key(producer)});
     Courier after_loss(sink);
     ASSERT_EQ(after_loss.deliver(third), "");
     EXPECT_EQ(after_loss.destination_failures(), 0U);
+    EXPECT_NE(notes_of(sink).find("destination_set_back"), std::string::npos);
     expect_once_in_order(server(), stream, sent);
+}
+
+// As after a crash that lost what was not yet on disk, or a failover to a replica that lagged.
+TEST(RedisFailure, AServerThatLostWhatItAcknowledgedIsSaid) {
+    const std::string stream = new_name();
+    const std::string producer = new_name();
+    RedisSink sink(config(producer));
+    const auto sent = letters(stream, 300, 10);
+    Courier courier(sink);
+    ASSERT_EQ(courier.deliver({sent.begin(), sent.begin() + 100}), "");
+    const auto begin_anew = [&](const std::vector<Letter>& more) {
+        server().ask({"SCRIPT", "FLUSH"});
+        Courier next(sink);
+        return next.deliver(more);
+    };
+    ASSERT_EQ(begin_anew({sent.begin() + 100, sent.begin() + 200}), "");
+    ASSERT_EQ(notes_of(sink), "");
+    server().ask({"HINCRBY", redis::session_key(producer), "batch", "-1"});
+    ASSERT_EQ(begin_anew({sent.begin() + 200, sent.end()}), "");
+    const std::string notes = notes_of(sink);
+    EXPECT_NE(notes.find("destination_set_back"), std::string::npos) << notes;
+    EXPECT_NE(notes.find("events that it had acknowledged are gone"), std::string::npos) << notes;
+    EXPECT_EQ(notes_of(sink), "") << "it is said once";
 }
 
 TEST(RedisFailure, AServerThatHangsIsDownUntilItGoesOn) {

@@ -107,8 +107,9 @@ void RedisSink::compare(const Session& session) {
                       {{"error", where() + " knows this route up to " + told(known) +
                                      ", and had acknowledged " + told(reached_)},
                        {"consequence", "events that it had acknowledged are gone"},
-                       {"remedy", "where there is a history outbox replay sends them again; see "
-                                  "appendonly, appendfsync and what a failover leaves behind"}}});
+                       {"remedy",
+                        "where there is a history outbox replay sends them again; see "
+                        "appendonly, appendfsync and what a failover leaves behind"}}});
 }
 
 void RedisSink::report(spi::SinkReport& out) {

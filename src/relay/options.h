@@ -52,6 +52,9 @@ struct RelayOptions {
     std::uint64_t lane_seed = 0;
     std::string owner;  ///< Names this relay in the lease; host:pid.
     Unmatched unmatched = Unmatched::kDeadLetter;
+    /// After so long a sink that holds back until all is recorded is told that it is: for a replay,
+    /// which records an event only behind those that it began before. 0: never.
+    std::int64_t taken_for_recorded_ms = 0;
     tracing::SpanQueue* spans = nullptr;  ///< Who is told of spans; outlives the relay.
 };
 

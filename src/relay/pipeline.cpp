@@ -264,7 +264,7 @@ void Pipeline::collect(std::int64_t now_us) {
         pacing_.wait_for_events(wait, now_us)) {
         wait = {};
     }
-    tell_recorded();
+    tell_recorded(now_us);
     deps_.sink.poll(wait, completions_);
     if (now_us >= next_report_us_) report(now_us);
     if (completions_.empty()) return;
@@ -274,7 +274,10 @@ void Pipeline::collect(std::int64_t now_us) {
         if (spans_.on()) tell_span(slot_of(token), wall_us);
         verdict_.published(slot_of(token), wall_us);
     }
-    if (!completions_.acknowledged.empty()) acknowledged_to_ = flow_.finished_total;
+    if (!completions_.acknowledged.empty()) {
+        acknowledged_to_ = flow_.finished_total;
+        acknowledged_us_ = now_us;
+    }
     for (const spi::FailedRecord& failed : completions_.failed) {
         if (!is_under_way(failed.token)) return;
         // What only comes behind a failure was not tried.
@@ -285,8 +288,11 @@ void Pipeline::collect(std::int64_t now_us) {
 }
 
 // Not once nothing is unrecorded: what no route takes is finished all the time.
-void Pipeline::tell_recorded() {
-    if (!acknowledged_to_ || flow_.finished_total - flow_.unrecorded < *acknowledged_to_) return;
+void Pipeline::tell_recorded(std::int64_t now_us) {
+    if (!acknowledged_to_) return;
+    const std::int64_t patience_us = flow_.options.taken_for_recorded_ms * 1000;
+    const bool taken_for_it = patience_us > 0 && now_us - acknowledged_us_ >= patience_us;
+    if (!taken_for_it && flow_.finished_total - flow_.unrecorded < *acknowledged_to_) return;
     acknowledged_to_.reset();
     deps_.sink.all_recorded();
 }

@@ -77,7 +77,7 @@ class Pipeline {
     Result<spi::Record> encode(const core::Work& work);
     [[nodiscard]] bool is_asked_for(const core::Work& work) const;
     void collect(std::int64_t now_us);
-    void tell_recorded();
+    void tell_recorded(std::int64_t now_us);
     void tell_span(core::SlotId slot, std::int64_t wall_us, const ErrorInfo* error = nullptr);
     void tell_unsent(core::SlotId slot, const ErrorInfo& error);
     void report(std::int64_t now_us);
@@ -102,6 +102,7 @@ class Pipeline {
     spi::Completions completions_;
     std::optional<std::uint64_t>
         acknowledged_to_;  // of `Flow::finished_total`; the sink waits for it
+    std::int64_t acknowledged_us_ = 0;
     std::int64_t next_report_us_ = 0;
     bool more_follows_ = false;  // as the sink was told
     Feedback feedback_;

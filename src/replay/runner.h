@@ -45,7 +45,11 @@ class Runner {
     /// `route`: the run's, with the encoder of a replay. `yields`: goes slower while events of the
     /// route wait.
     Runner(Deps deps, relay::RouteSpec route, relay::RelayOptions options, bool yields)
-        : deps_(deps), route_(std::move(route)), options_(std::move(options)), yields_(yields) {}
+        : deps_(deps), route_(std::move(route)), options_(std::move(options)), yields_(yields) {
+        // What is recorded is a place in the history: an event that is held back keeps all that was
+        // sent behind it from being recorded.
+        options_.taken_for_recorded_ms = 3'000;
+    }
 
     /// Blocks until the run is over or `stop` says to leave it, which waits up to the shutdown
     /// grace for what is under way. `epoch`: of this runner. `told` is called now and then. Errors:
@@ -57,7 +61,7 @@ class Runner {
   private:
     const Deps deps_;
     relay::RouteSpec route_;
-    const relay::RelayOptions options_;
+    relay::RelayOptions options_;
     const bool yields_;
 };
 

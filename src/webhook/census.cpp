@@ -21,14 +21,9 @@ constexpr std::size_t kMostRows = 10'000;
 Census::Census(Outlet& outlet, Queues& queues, const core::Clock& clock)
     : outlet_(outlet), queues_(queues), clock_(clock), rows_(kFirstRows) {}
 
-bool Census::due(std::int64_t now_us) const {
-    if (now_us >= next_us_) return true;
-    return !looking_ && now_us >= earliest_us_ && queues_.nearly_full();
-}
-
 Status Census::go_on() {
     const std::int64_t begun_us = clock_.boot_us();
-    if (!due(begun_us)) return {};
+    if (begun_us < next_us_) return {};
     next_us_ = begun_us + kSecondUs;
     std::int64_t now_us = begun_us;
     for (int i = 0; i < kMaxSteps && now_us < begun_us + kMomentUs; ++i) {
@@ -39,7 +34,7 @@ Status Census::go_on() {
         rows_ = slow ? std::max(rows_ / 4, kFewestRows) : std::min(rows_ * 2, kMostRows);
         if (!more.ok()) {
             tell_failed_ = !std::exchange(failing_, true);
-            next_us_ = earliest_us_ = now_us + kAfterErrorUs;
+            next_us_ = now_us + kAfterErrorUs;
             return more.status();
         }
         failing_ = false;
@@ -87,7 +82,6 @@ void Census::end(std::int64_t now_us) {
     found_ = std::exchange(counts_, {});
     tell_found_ = true;
     next_us_ = now_us + std::exchange(again_us_, kEveryUs);
-    earliest_us_ = now_us + kSecondUs;
 }
 
 const std::vector<Count>* Census::take_found() {

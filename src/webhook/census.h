@@ -14,8 +14,7 @@
 namespace outbox::webhook {
 
 /// Counts deliveries in small steps, between which the thread and the database are the others':
-/// the whole table once a minute, and again at once while a queue is nearly full, as another relay
-/// may empty it.
+/// the whole table once a minute.
 class Census {
   public:
     Census(Outlet& outlet, Queues& queues, const core::Clock& clock);
@@ -32,7 +31,6 @@ class Census {
   private:
     static constexpr std::int64_t kEveryUs = 60'000'000;
 
-    [[nodiscard]] bool due(std::int64_t now_us) const;
     Result<bool> step();
     void end(std::int64_t now_us);
 
@@ -42,7 +40,6 @@ class Census {
     bool looking_ = false;
     std::int64_t next_us_ = 0;          // a step, or a look
     std::int64_t again_us_ = kEveryUs;  // after the end of a look
-    std::int64_t earliest_us_ = 0;      // for the next look, while a queue is nearly full
     std::size_t rows_;                  // of a step
     std::vector<Count> counts_;         // the last one's endpoint may have more
     std::vector<Count> found_;

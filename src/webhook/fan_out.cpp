@@ -10,12 +10,14 @@ namespace {
 
 // What was changed by hand, without a new revision, is seen after so long.
 constexpr std::int64_t kRefreshUs = 1'000'000;
-// Nobody waits longer for what was written before to be recorded: who records in another order than
-// that of the outcomes, as a replay does, may wait for what is held here.
-constexpr std::int64_t kMostWaitUs = 3'000'000;
 // An endpoint whose queue was full gets events again once there is room for so many: each time all
 // others wait for what was written before to be recorded.
 constexpr std::int64_t kRoomAgain = kMaxQueuePerEndpoint / 50;
+// Between two looks at queues that are full, or could not be looked at: another relay may empty
+// them.
+constexpr std::int64_t kLookAgainUs = 500'000;
+// So long in all before a batch; the queues that are left have their turn before the next one.
+constexpr std::int64_t kLooksForUs = 100'000;
 // Of one transaction.
 constexpr std::size_t kMaxTargets = 10'000;
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
@@ -59,25 +61,17 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
 // each batch. That costs some 50 us with ten endpoints, and 2,600 us with the 10,000 that there may
 // be (PostgreSQL; 4 and 1,400 us with SQLite).
 Result<bool> FanOut::ready() {
-    const std::int64_t now_us = clock_.boot_us();
-    const bool all_may_go_in =
-        all_recorded_ || (waits_since_us_ && now_us - *waits_since_us_ >= kMostWaitUs);
-    if (Status status = refresh(all_may_go_in); !status.ok()) return status;
-    const bool wait = new_ones_wait_ || !end_misses(all_may_go_in);
-    if (!wait) {
-        waits_since_us_.reset();
-    } else if (!waits_since_us_) {
-        waits_since_us_ = now_us;
-    }
-    return !wait;
+    if (Status status = refresh(); !status.ok()) return status;
+    look_at_queues();
+    return !new_ones_wait_ && end_misses();
 }
 
-Status FanOut::refresh(bool all_may_go_in) {
+Status FanOut::refresh() {
     const std::int64_t now_us = clock_.boot_us();
     auto version = inlet_->version();
     if (!version.ok()) return version.status();
     const bool may_have_changed = *version != version_ || now_us - refreshed_us_ >= kRefreshUs;
-    const bool may_go_in = new_ones_wait_ && all_may_go_in;
+    const bool may_go_in = new_ones_wait_ && all_recorded_;
     if (refreshed_us_ != 0 && !may_have_changed && !may_go_in) return {};
     auto endpoints = inlet_->endpoints();
     if (!endpoints.ok()) return endpoints.status();
@@ -92,13 +86,15 @@ Status FanOut::refresh(bool all_may_go_in) {
         const auto found = known_ones.find(endpoint.id);
         const bool known =
             found != known_ones.end() && found->second->created_at_us == endpoint.created_at_us;
-        if (!known && !all_may_go_in) {
+        if (!known && !all_recorded_) {
             new_ones_wait_ = true;
             continue;
         }
         const bool misses = known && found->second->misses;
+        const std::int64_t look_again_us = known ? found->second->look_again_us : 0;
         subscribers.push_back({std::move(endpoint.id), endpoint.created_at_us, *std::move(filter),
-                               !endpoint.tenant.has_value(), endpoint.tenant.value_or(""), misses});
+                               !endpoint.tenant.has_value(), endpoint.tenant.value_or(""), misses,
+                               look_again_us});
     }
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
@@ -110,12 +106,44 @@ Status FanOut::refresh(bool all_may_go_in) {
     return {};
 }
 
-bool FanOut::end_misses(bool all_may_go_in) {
+// What is known here of a queue's length is what this process wrote and what was counted now and
+// then; on that alone nobody misses an event.
+void FanOut::look_at_queues() {
+    const std::int64_t begun_us = clock_.boot_us();
+    Subscriber* longest_ago = nullptr;
+    for (Subscriber& one : subscribers_) {
+        if (begun_us < one.look_again_us) continue;
+        if (one.misses) {
+            if (longest_ago == nullptr || one.look_again_us < longest_ago->look_again_us) {
+                longest_ago = &one;
+            }
+        } else if (!queues_.has_room(one.id, 1)) {
+            one.misses = !look_at_queue(one);
+            if (clock_.boot_us() - begun_us >= kLooksForUs) return;
+        }
+    }
+    if (longest_ago == nullptr || begun_us < next_look_again_us_) return;
+    next_look_again_us_ = begun_us + kLookAgainUs;
+    static_cast<void>(look_at_queue(*longest_ago));
+}
+
+// False: it is full.
+bool FanOut::look_at_queue(Subscriber& one) {
+    const auto rows = inlet_->queued(one.id, kMaxQueuePerEndpoint);
+    if (rows.ok()) queues_.looked(one.id, *rows);
+    const bool full = rows.ok() && *rows >= kMaxQueuePerEndpoint;
+    one.look_again_us = full || !rows.ok() ? clock_.boot_us() + kLookAgainUs : 0;
+    return !full;
+}
+
+bool FanOut::end_misses() {
     bool ended = true;
     for (Subscriber& one : subscribers_) {
         if (!one.misses || !queues_.has_room(one.id, kRoomAgain)) continue;
-        one.misses = !all_may_go_in;
-        ended = ended && all_may_go_in;
+        ended = ended && all_recorded_;
+        if (!all_recorded_) continue;
+        one.misses = false;
+        one.look_again_us = 0;
     }
     return ended;
 }
@@ -130,13 +158,13 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
         events_.push_back(
             {row.id, row.event_type, row.key, row.headers, row.payload, row.occurred_at_us});
         for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
-            Subscriber& one = subscribers_[i];
+            const Subscriber& one = subscribers_[i];
             if (!one.all_tenants && one.tenant != row.tenant) continue;
             if (!one.filter.wants(row.event_type)) continue;
-            one.misses = one.misses || !queues_.admit(one.id, 1);
             if (one.misses) {
                 ++missed[i];
             } else {
+                queues_.expect(one.id, 1);
                 targets_.push_back({event, i});
             }
         }

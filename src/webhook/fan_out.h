@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,10 +18,10 @@
 namespace outbox::webhook {
 
 /// Turns events into deliveries, one for each endpoint that wants the event, disabled ones
-/// included. An event that nobody wants is written nowhere. An endpoint whose queue is full misses
-/// events. After that it is as one that is new: it gets events once all that went before is
-/// recorded, as what comes again after a crash would otherwise stand behind later events. That is
-/// waited for, three seconds at most.
+/// included. An event that nobody wants is written nowhere. An endpoint whose queue is full, which
+/// is looked at, misses events, from the next batch on. After that it is as one that is new: it
+/// gets events once all that went before is recorded, as what comes again after a crash would
+/// otherwise stand behind later events. That is waited for, three seconds at most.
 class FanOut final : public mailbox::Client {
   public:
     /// `queues` and `clock` outlive it.
@@ -52,6 +51,7 @@ class FanOut final : public mailbox::Client {
         bool all_tenants = true;
         std::string tenant;
         bool misses = false;  // events, from the first that found its queue full
+        std::int64_t look_again_us = 0;
     };
     // What is said of an endpoint whose queue is full.
     struct Full {
@@ -59,9 +59,11 @@ class FanOut final : public mailbox::Client {
         std::int64_t untold = 0;  // events
     };
 
-    Status refresh(bool all_may_go_in);
+    Status refresh();
+    void look_at_queues();
+    [[nodiscard]] bool look_at_queue(Subscriber& one);
     // False: one that could get events again may not yet.
-    [[nodiscard]] bool end_misses(bool all_may_go_in);
+    [[nodiscard]] bool end_misses();
     void choose(std::span<const mailbox::Row> rows);
     Status write(std::span<const Target> targets, std::span<const Missed> missed);
     void count_missed();
@@ -73,8 +75,8 @@ class FanOut final : public mailbox::Client {
     std::string version_;            // of these
     std::int64_t refreshed_us_ = 0;  // 0: not yet
     bool new_ones_wait_ = false;
-    std::optional<std::int64_t> waits_since_us_;
-    bool all_recorded_ = true;  // nothing written by this process may come again
+    std::int64_t next_look_again_us_ = 0;  // at the one that misses whose last look is longest ago
+    bool all_recorded_ = true;             // nothing written by this process may come again
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;
     std::vector<Target> targets_;

@@ -31,11 +31,15 @@ void Queues::add(std::string_view endpoint, std::int64_t rows) {
     length.since += rows;
 }
 
-bool Queues::admit(std::string_view endpoint, std::int64_t rows) {
+void Queues::looked(std::string_view endpoint, std::int64_t rows) {
     const core::Lock lock(mutex_);
-    if (of(endpoint).rows >= kMaxQueuePerEndpoint) return false;
+    Length& length = of(endpoint);
+    length.rows = length.since = rows;
+}
+
+void Queues::expect(std::string_view endpoint, std::int64_t rows) {
+    const core::Lock lock(mutex_);
     add(endpoint, rows);
-    return true;
 }
 
 bool Queues::has_room(std::string_view endpoint, std::int64_t rows) const {
@@ -88,12 +92,6 @@ std::unordered_set<std::string> Queues::take_news() {
     std::ignore = read(wake_fd_, &count, sizeof count);
     const core::Lock lock(mutex_);
     return std::exchange(news_, {});
-}
-
-bool Queues::nearly_full() const {
-    const core::Lock lock(mutex_);
-    return std::any_of(lengths_.begin(), lengths_.end(),
-                       [](const auto& one) { return one.second.rows >= kMaxQueuePerEndpoint / 2; });
 }
 
 }  // namespace outbox::webhook

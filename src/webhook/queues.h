@@ -25,9 +25,11 @@ class Queues {
     [[nodiscard]] int wake_fd() const { return wake_fd_; }
     void wake() const;
 
-    /// For `rows` more deliveries of an endpoint. False: its queue is full.
-    [[nodiscard]] bool admit(std::string_view endpoint, std::int64_t rows);
-    /// Whether so many more would go in.
+    /// An endpoint has as many as that now.
+    void looked(std::string_view endpoint, std::int64_t rows);
+    /// So many more are to be written.
+    void expect(std::string_view endpoint, std::int64_t rows);
+    /// Whether so many more would go in, as far as is known here.
     [[nodiscard]] bool has_room(std::string_view endpoint, std::int64_t rows) const;
     /// Those are written.
     void written(std::string_view endpoint);
@@ -42,8 +44,6 @@ class Queues {
 
     /// Endpoints with something new since the last call.
     [[nodiscard]] std::unordered_set<std::string> take_news();
-    /// Some queue is full, or half full: it is time to count.
-    [[nodiscard]] bool nearly_full() const;
 
   private:
     struct Hash {

@@ -69,6 +69,9 @@ class Inlet {
     /// Another text once an endpoint was added, deleted, or changed by an operator.
     virtual Result<std::string> version() = 0;
     virtual Result<std::vector<Endpoint>> endpoints() = 0;
+    /// How many deliveries of an endpoint there are, dead ones included; at most so many are
+    /// counted.
+    virtual Result<std::int64_t> queued(std::string_view endpoint, std::int64_t most) = 0;
     /// Adds a delivery for each target, in their order, and what was missed to the endpoints'
     /// totals, in one transaction that is durable on return. Left out are those that are there
     /// already and those of endpoints that are gone: how many, where some are.

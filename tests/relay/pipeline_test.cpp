@@ -423,6 +423,24 @@ TEST_F(PipelineTest, TellsTheSinkWhenAllThatItAcknowledgedIsRecorded) {
     EXPECT_GE(sink.heard, 2);
 }
 
+// A replay records what it has sent behind what its sink holds back: without an end to that both
+// wait.
+TEST_F(PipelineTest, TellsTheSinkOfAReplayAfterAWhileAlthoughItIsNotRecorded) {
+    MemorySink memory(destination_, {});
+    HearingSink sink(memory);
+    options_.taken_for_recorded_ms = 3'000;
+    open(sink);
+    table_.insert("1", "k");
+    step(1, false);
+    while (arrived().empty()) step(1, false);
+    step(2, false);
+    EXPECT_EQ(sink.heard, 0);
+    step(2, false);
+    EXPECT_EQ(sink.heard, 1);
+    step(20, false);
+    EXPECT_EQ(sink.heard, 1) << "once";
+}
+
 TEST_F(PipelineTest, AKeyGoesToAnotherTopicOnlyWhenNothingOfItIsUnderWay) {
     table_.insert("1", "k", "a");
     table_.insert("2", "k", "a");

@@ -15,6 +15,7 @@
 
 #include "backend/backends.h"
 #include "tests/consumer/database.h"
+#include "tests/webhook/meddled_inlet.h"
 #include "tests/webhook/meddled_outlet.h"
 #include "webhook/dispatcher.h"
 #include "webhook/fan_out.h"
@@ -166,7 +167,8 @@ class Rig {
           outlet_(std::make_unique<MeddledOutlet>(open_outlet(url_))),
           dispatcher_(std::make_unique<webhook::Dispatcher>(
               webhook::Dispatcher::Deps{*outlet_, receivers, queues, clock}, named(options))),
-          fan_out_(open_inlet(url_), queues, clock) {}
+          inlet_(new MeddledInlet(open_inlet(url_))),
+          fan_out_(std::unique_ptr<webhook::Inlet>(inlet_), queues, clock) {}
 
     void prepare() { ASSERT_EQ(text(fan_out_.prepare()), ""); }
 
@@ -256,6 +258,12 @@ class Rig {
     webhook::Figures figures() const { return dispatcher_->figures(); }
     webhook::FanOut& fan_out() { return fan_out_; }
     MeddledOutlet& outlet() { return *outlet_; }
+    MeddledInlet& inlet() { return *inlet_; }
+    // As if the endpoint's queue were so long.
+    void fill(const std::string& endpoint, std::int64_t rows) {
+        inlet_->lengths[endpoint] = rows;
+        queues.count({{endpoint, rows, 0}});
+    }
 
     bool records = true;  // what is written, at once
     HandClock clock;
@@ -276,6 +284,7 @@ class Rig {
     std::string url_;
     std::unique_ptr<MeddledOutlet> outlet_;
     std::unique_ptr<webhook::Dispatcher> dispatcher_;
+    MeddledInlet* inlet_;  // fan_out_'s
     webhook::FanOut fan_out_;
     std::vector<webhook::Remark> said_;
 };

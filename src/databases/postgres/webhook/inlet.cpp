@@ -19,6 +19,7 @@ namespace {
 
 constexpr const char* kInsertName = "outbox_webhook_insert";
 constexpr const char* kVersionName = "outbox_webhook_version";
+constexpr const char* kQueuedName = "outbox_webhook_queued";
 constexpr Oid kByteaOid = 17;
 constexpr Oid kInt8Oid = 20;
 constexpr Oid kTextOid = 25;
@@ -75,6 +76,11 @@ std::string version_sql(const WebhookTables& tables) {
            tables.endpoints;
 }
 
+std::string queued_sql(const WebhookTables& tables) {
+    return "SELECT count(*) FROM (SELECT FROM " + tables.deliveries +
+           " WHERE endpoint_id = $1 LIMIT $2) q";
+}
+
 class PostgresInlet final : public webhook::Inlet {
   public:
     explicit PostgresInlet(webhook::StoreConfig config)
@@ -121,6 +127,15 @@ class PostgresInlet final : public webhook::Inlet {
         auto read = read_endpoints(**connection, tables_.endpoints);
         if (!read.ok()) return failed(read.error());
         return read;
+    }
+
+    Result<std::int64_t> queued(std::string_view endpoint, std::int64_t most) override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        const auto counted =
+            (*connection)->query_prepared(kQueuedName, Params().text(endpoint).integer(most));
+        if (!counted.ok()) return failed(counted.error());
+        return counted->integer(0, 0);
     }
 
     Result<std::vector<webhook::LeftOut>> insert(std::span<const webhook::Event> events,
@@ -244,7 +259,9 @@ class PostgresInlet final : public webhook::Inlet {
         types.lend(kByteaArrayOid, none).lend(kInt8ArrayOid, none);
         status = connection.prepare(kInsertName, insert_sql(tables_), types);
         if (!status.ok()) return status;
-        return connection.prepare(kVersionName, version_sql(tables_), Params());
+        status = connection.prepare(kVersionName, version_sql(tables_), Params());
+        if (!status.ok()) return status;
+        return connection.prepare(kQueuedName, queued_sql(tables_), Params().text("").integer(0));
     }
 
     Result<Connection*> connected() {

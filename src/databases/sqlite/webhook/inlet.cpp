@@ -26,6 +26,9 @@ constexpr const char* kVersion =
     "SELECT count(*) || ' ' || coalesce(max(created_at), 0) || ' ' || coalesce(sum(revision), 0) "
     "|| ' ' || coalesce(sum((created_at + revision * 1000003) % 1000000007), 0) FROM "
     "outbox_webhook_endpoints";
+constexpr const char* kQueued =
+    "SELECT count(*) FROM (SELECT 1 FROM outbox_webhook_deliveries WHERE endpoint_id = ?1 LIMIT "
+    "?2)";
 constexpr const char* kMissed =
     "UPDATE outbox_webhook_endpoints SET missed_total = missed_total + ?2 WHERE endpoint_id = ?1";
 
@@ -82,6 +85,16 @@ class SqliteInlet final : public webhook::Inlet {
         auto read = read_endpoints(*database_);
         if (!read.ok()) close();
         return read;
+    }
+
+    Result<std::int64_t> queued(std::string_view endpoint, std::int64_t most) override {
+        if (Status status = prepare(); !status.ok()) return status;
+        Statement count(*database_, kQueued);
+        count.bind(endpoint).bind(most);
+        if (count.step()) return count.integer(0);
+        Status status = count.status();
+        close();
+        return status;
     }
 
     Result<std::vector<webhook::LeftOut>> insert(std::span<const webhook::Event> events,

@@ -44,7 +44,9 @@ Note rows_refused(const std::string& refusal) {
         "rows_refused",
         {{"error", refusal},
          {"consequence", "the events are delivered and recorded; these rows stay as they are"},
-         {"remedy", "see the table's triggers, constraints and foreign keys; it is tried again"}}};
+         {"remedy",
+          "unless the error is a lock that somebody held for too long, see the table's triggers, "
+          "constraints and foreign keys; it is tried again"}}};
 }
 
 Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,

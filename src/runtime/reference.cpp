@@ -222,7 +222,8 @@ constexpr ErrorText kErrorTexts[] = {
     {ErrorCode::kDiskFull, "the disk is full"},
     {ErrorCode::kQuarantined, "a message too old or too far ahead to be known as new"},
     {ErrorCode::kHandlerFailed, "the consumer's handler threw"},
-    {ErrorCode::kConflict, "a version check failed, or a key is in use"},
+    {ErrorCode::kConflict,
+     "a version check failed, a key is in use, or a lock was held for too long"},
     {ErrorCode::kUnsupported, "not possible with this backend or version"},
     {ErrorCode::kInternal, "a defect in Outbox; please report it"},
 };

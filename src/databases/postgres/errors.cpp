@@ -128,7 +128,9 @@ constexpr std::array kRules{
     // Other transactions.
     Rule{"40", Kind::kConflict, Code::kConflict, wait(kTriedAgain), kNone,
          again("run the transaction again"), again(kAsAWhole)},
-    Rule{"55P03", Kind::kLock, Code::kConflict, wait(kTriedAgain),
+    Rule{"55P03", Kind::kLock, Code::kConflict,
+         wait("another transaction holds a lock that this needs (pg_locks says whose), and kept it "
+              "for too long"),
          wait("another transaction holds a lock on outbox_mailbox"), wait(), again(kAsAWhole)},
     Rule{"55", Kind::kConflict, Code::kQueryFailed, wait(kTriedAgain), kNone, kNone, kNone},
     Rule{"57014", Kind::kTime, Code::kQueryFailed,

@@ -15,7 +15,7 @@ constexpr const char* kServer =
     "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
     "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() THEN "
     "pg_current_wal_flush_lsn() END, (SELECT oid FROM pg_database WHERE datname = "
-    "current_database()) FROM pg_control_system()";
+    "current_database()), pg_stat_get_bgwriter_stat_reset_time() FROM pg_control_system()";
 
 Status reset(const Table& table, const std::string& what) {
     return {ErrorCode::kTableReset, Advice::kStop,
@@ -101,6 +101,7 @@ void Identity::begin_term() {
     if (!std::exchange(changed_, false)) return;
     timeline_ = 0;
     database_oid_.clear();
+    statistics_since_.clear();
     known_.lsn = 0;
 }
 
@@ -123,6 +124,7 @@ Result<ServerIdentity> Identity::ask(Connection& connection) {
     std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
     server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
     server.database_oid = rows->string(0, 4);
+    server.statistics_since = rows->string(0, 5);
     return server;
 }
 
@@ -181,8 +183,17 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
                        " and reached " + pgoutput::format_lsn(before.lsn) +
                        " before: an older state was restored");
     }
+    // What was read before the crash and is not recorded may be gone, and its positions others'.
+    // What is recorded is not: that commit flushed the log up to itself.
+    if (!statistics_since_.empty() && !server.statistics_since.empty() &&
+        server.statistics_since != statistics_since_) {
+        return {ErrorCode::kServerChanged, Advice::kStop,
+                "the server has recovered from a crash (its statistics began anew at " +
+                    server.statistics_since + ")"};
+    }
     timeline_ = server.timeline;
     if (!server.database_oid.empty()) database_oid_ = server.database_oid;
+    if (!server.statistics_since.empty()) statistics_since_ = server.statistics_since;
     known_.lsn = std::max(known_.lsn, server.lsn);
     return {};
 }

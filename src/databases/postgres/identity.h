@@ -22,8 +22,10 @@ namespace outbox::postgres {
 /// compared with it before its first statement. Shared by them; thread-safe.
 ///
 /// Errors have advice `kStop`, as nothing else may be done on behalf of the term:
-/// `kServerChanged` (another timeline, or an end of the log that lies behind the one seen): a new
-/// term may begin; `kWrongServer` (another system identifier) and `kTableReset` are for a person.
+/// `kServerChanged` (another timeline, an end of the log that lies behind the one seen, or a
+/// recovery from a crash, which gives the positions anew of what was committed with
+/// synchronous_commit = off): a new term may begin; `kWrongServer` (another system identifier) and
+/// `kTableReset` are for a person.
 class Identity {
   public:
     explicit Identity(const Table& table);
@@ -88,6 +90,7 @@ class Identity {
     mutable core::Mutex mutex_;
     std::string system_id_ OUTBOX_GUARDED_BY(mutex_);
     std::string database_oid_ OUTBOX_GUARDED_BY(mutex_);
+    std::string statistics_since_ OUTBOX_GUARDED_BY(mutex_);
     std::int64_t timeline_ OUTBOX_GUARDED_BY(mutex_) = 0;  // 0: not met yet
     bool changed_ OUTBOX_GUARDED_BY(mutex_) = false;       // which was told
     std::string life_ OUTBOX_GUARDED_BY(mutex_);

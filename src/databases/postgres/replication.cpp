@@ -101,6 +101,7 @@ Result<ServerIdentity> ReplicationStream::identify() {
     if (rows->size() != 1) return unexpected("IDENTIFY_SYSTEM");
     return ServerIdentity{.system_id = rows->string(0, 0),
                           .database_oid = {},
+                          .statistics_since = {},
                           .timeline = rows->integer(0, 1),
                           .lsn = pgoutput::parse_lsn(rows->text(0, 2)).value_or(0)};
 }

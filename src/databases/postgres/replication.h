@@ -36,6 +36,8 @@ class Wakeup {
 struct ServerIdentity {
     std::string system_id;
     std::string database_oid;  ///< Empty: not asked.
+    /// When its statistics began, which a recovery from a crash throws away. Empty: not asked.
+    std::string statistics_since;
     std::int64_t timeline = 0;
     Lsn lsn = 0;
 };

@@ -206,6 +206,30 @@ TEST_P(IdentityOfTheSource, EventsThatAFailoverLostAfterTheyWerePublishedAreName
     EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
 }
 
+// What was committed with synchronous_commit = off and read may be gone, and its positions others'.
+TEST_P(IdentityOfTheSource, ARecoveryFromACrashEndsTheTermAndARestartDoesNot) {
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    server_.stop();
+    server_.start();
+    ASSERT_TRUE(eventually(60s, "it reads again", [&] {
+        spi::EventBatch batch;
+        const Status read = relay.reader().read(kAll, batch);
+        EXPECT_TRUE(read.ok() || read.error().advice != Advice::kStop) << describe(read.error());
+        return read.ok();
+    }));
+    server_.stop(PostgresServer::Stop::kImmediate);
+    server_.start();
+    const ErrorInfo end = end_of_term(relay);
+    EXPECT_EQ(end.code, ErrorCode::kServerChanged) << end.message;
+    EXPECT_NE(end.message.find("recovered from a crash"), std::string::npos) << end.message;
+    EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kServerChanged);
+    // The next term works on what is there now.
+    const auto next_term = value_of(relay.source().open_recorder());
+    EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
+}
+
 TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     server_.stop();
     copy_data(folder_ / "backup");

@@ -176,8 +176,9 @@ TEST_F(Kept, TheOldestUnsentAreReadByIndex) {
     relay.settle(10'000);
     pg_.exec("ANALYZE outbox_events");
     std::string plan;
-    for (const auto& row : pg_.query("EXPLAIN ANALYZE SELECT * FROM outbox_status WHERE status IN "
-                                     "('PENDING', 'RETRYING') ORDER BY position LIMIT 50")) {
+    for (const auto& row :
+         pg_.query("EXPLAIN (ANALYZE, BUFFERS OFF) SELECT * FROM outbox_status WHERE status IN "
+                   "('PENDING', 'RETRYING') ORDER BY position LIMIT 50")) {
         plan += row[0].value_or("") + "\n";
     }
     EXPECT_THAT(plan, ContainsRegex("^Limit[^\n]*\n *-> +Merge Append"));

@@ -299,11 +299,12 @@ TEST_F(NativeTable, IsReadByItsIndexAlsoWhenItWasEmptyWhileTheStatementWasPlanne
         }
         relay.publish(positions);
     }
-    // The counters of a backend arrive when it ends.
+    // The counters of a backend arrive when it ends. PostgreSQL 18 counts no scan of an empty
+    // index.
     const std::string scans = " FROM pg_stat_user_tables WHERE relname = 'outbox_events'";
     EXPECT_TRUE(eventually(60s, "the scans are counted", [&] {
         return pg_.number("SELECT n_tup_del" + scans) == 5000 &&
-               pg_.number("SELECT idx_scan" + scans) >= 20;
+               pg_.number("SELECT idx_scan" + scans) >= 10;
     }));
     EXPECT_EQ(pg_.number("SELECT seq_tup_read" + scans), 0);
 }

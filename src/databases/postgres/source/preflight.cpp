@@ -50,12 +50,23 @@ Status look_at_clock(Connection& connection, std::vector<spi::Finding>& findings
 }
 
 Status look_at_durability(Connection& connection, std::vector<spi::Finding>& findings) {
+    // Of the last as sessions begin, here and as roles and databases have it: ours turn it on.
     const Result<Rows> rows = connection.query(
-        "SELECT name FROM pg_settings WHERE name IN ('fsync', "
-        "'full_page_writes') AND setting = 'off' ORDER BY name");
+        "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', "
+        "'synchronous_commit') AND reset_val = 'off' UNION SELECT 'synchronous_commit' FROM "
+        "pg_db_role_setting WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = "
+        "current_database())) AND 'synchronous_commit=off' = ANY (setconfig) ORDER BY name");
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         const std::string name = rows->string(row, 0);
+        if (name == "synchronous_commit") {
+            add(findings, Grade::kWarn,
+                "durability: " + name +
+                    " is off for some: a crash of the server takes their last committed events "
+                    "back, also such as were published. Have those who write events SET " +
+                    name + " = on");
+            continue;
+        }
         add(findings, Grade::kWarn,
             "durability: " + name +
                 " is off: after a crash of the server's machine committed events may be gone or "

@@ -59,11 +59,14 @@ constexpr const char* kBacklog =
     "outbox_webhook_deliveries f WHERE f.endpoint_id = ?1 AND f.attempts > 0 AND f.dead = 0 "
     "ORDER BY f.next_attempt_at LIMIT 1), 0)";
 
+// In two: of (endpoint_id, position) > (?, ?) SQLite looks up the first column alone.
 constexpr const char* kCount =
     "SELECT endpoint_id, count(*) FILTER (WHERE NOT dead), count(*) FILTER (WHERE dead), "
-    "max(position) FROM (SELECT endpoint_id, position, dead FROM outbox_webhook_deliveries "
-    "WHERE (endpoint_id, position) > (?1, ?2) ORDER BY endpoint_id, position LIMIT ?3) "
-    "GROUP BY endpoint_id ORDER BY endpoint_id";
+    "max(position) FROM (SELECT * FROM (SELECT endpoint_id, position, dead FROM "
+    "outbox_webhook_deliveries WHERE endpoint_id = ?1 AND position > ?2 ORDER BY position LIMIT "
+    "?3) UNION ALL SELECT * FROM (SELECT endpoint_id, position, dead FROM "
+    "outbox_webhook_deliveries WHERE endpoint_id > ?1 ORDER BY endpoint_id, position LIMIT ?3) "
+    "ORDER BY endpoint_id, position LIMIT ?3) GROUP BY endpoint_id ORDER BY endpoint_id";
 
 constexpr const char* kDone =
     "DELETE FROM outbox_webhook_deliveries WHERE endpoint_id = ? AND event_id = ? AND position = ?";

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 START_DEADLINE_S=${OUTBOX_START_DEADLINE_S:-180}
-STOP_DEADLINE_S=30
+STOP_DEADLINE_S=${OUTBOX_STOP_DEADLINE_S:-30}
 KILL_DEADLINE_S=10
 
 # parse_server_arguments NAME COMMAND [OPTION...]: sets COMMAND, DIR, PORT.
@@ -134,8 +134,13 @@ archive_classes() {
     local dir
     dir=$(mktemp -d)
     JDK_JAVA_OPTIONS=-XX:ArchiveClassesAtExit=$HOME_DIR/$CLASSES.new "$0" start --dir "$dir" >/dev/null
-    "$0" wipe --dir "$dir" >/dev/null
-    mv "$HOME_DIR/$CLASSES.new" "$HOME_DIR/$CLASSES"
+    # Beside a build it takes its time to write.
+    OUTBOX_STOP_DEADLINE_S=300 "$0" wipe --dir "$dir" >/dev/null
+    if [ -e "$HOME_DIR/$CLASSES.new" ]; then
+        mv "$HOME_DIR/$CLASSES.new" "$HOME_DIR/$CLASSES"
+    else
+        note "Java left no archive of classes: this server will start more slowly"
+    fi
 }
 # Java takes two such options for a fault.
 class_archive() {

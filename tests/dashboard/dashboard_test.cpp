@@ -58,6 +58,8 @@ class Dashboard : public Routes {
     Process start(std::vector<std::string> more = {}, bool with_token = true) {
         std::vector<std::string> command{OUTBOX_BINARY, "dashboard", "--from",
                                          url_,          "--listen",  "127.0.0.1:0"};
+        // A starved machine's database may take long to answer.
+        command.insert(command.end(), {"--connect-timeout-s", "60"});
         if (with_token) command.insert(command.end(), {"--admin-token-file", token_file_});
         command.insert(command.end(), more.begin(), more.end());
         Process running({.command = command, .working_folder = outbox_.file("")});

@@ -20,8 +20,8 @@ namespace outbox::webhook {
 /// Turns events into deliveries, one for each endpoint that wants the event, disabled ones
 /// included. An event that nobody wants is written nowhere. An endpoint whose queue is full, which
 /// is looked at, misses events, from the next batch on. After that it is as one that is new: it
-/// gets events once all that went before is recorded, as what comes again after a crash would
-/// otherwise stand behind later events. That is waited for, three seconds at most.
+/// gets events once all that went before is recorded, which is waited for, as what comes again
+/// after a crash would otherwise stand behind later events.
 class FanOut final : public mailbox::Client {
   public:
     /// `queues` and `clock` outlive it.

@@ -4,28 +4,17 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "core/json_scan.h"
+#include "core/json_string.h"
 
 namespace outbox::codec {
 namespace {
 
 constexpr std::size_t kMaxObjectBytes = std::size_t{1} << 20;
 constexpr std::string_view kRemedy = "write a JSON object such as {\"name\": \"value\"}";
-
-// A name or value without its quotes; `storage` holds it where it has escapes. None: it has half a
-// surrogate pair.
-std::optional<std::string_view> unquoted(std::string_view json, std::string& storage) {
-    const std::string_view inner = json.substr(1, json.size() - 2);
-    if (inner.find('\\') == std::string_view::npos) return inner;
-    const auto text = nlohmann::json::parse(json, nullptr, false);
-    if (!text.is_string()) return std::nullopt;
-    storage = text.get_ref<const std::string&>();
-    return storage;
-}
 
 // What is no text stays as it is written: who prints it anew rounds numbers and sorts members.
 Status take_object(const spi::EventView& event, std::string_view what, std::string_view json,
@@ -36,14 +25,14 @@ Status take_object(const spi::EventView& event, std::string_view what, std::stri
     std::string storage;
     const bool whole =
         for_each_json_member(json, [&](std::string_view name, std::string_view value) {
-            const auto text = unquoted(name, storage);
+            const auto text = json_string(name, storage);
             readable = readable && text;
             if (text) members.insert_or_assign(std::string(*text), value);
         });
     if (!whole) return invalid(event, what, "are not a JSON object", kRemedy);
     for (const auto& [name, value] : members) {
         if (value == "null") continue;
-        const auto text = value.front() == '"' ? unquoted(value, storage) : std::optional(value);
+        const auto text = value.front() == '"' ? json_string(value, storage) : std::optional(value);
         readable = readable && text;
         if (!readable) break;
         Status status = take({name, *text, of_metadata});

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "core/ascii.h"
+#include "core/json_scan.h"
+#include "core/json_string.h"
 #include "core/url.h"
 #include "net/header_line.h"
 #include "webhook/endpoint_url.h"
@@ -61,24 +64,35 @@ std::string webhook_id(std::string_view event_id) {
 }
 
 Headers event_headers(std::string_view json) {
+    std::map<std::string, std::string_view, std::less<>> members;  // by name, the last of each
+    std::vector<decltype(members)::const_iterator> in_order;
+    std::string storage;
+    bool readable = true;
+    const bool whole =
+        for_each_json_member(json, [&](std::string_view name, std::string_view value) {
+            const auto text = json_string(name, storage);
+            readable = readable && text;
+            if (!text) return;
+            const auto [place, fresh] = members.insert_or_assign(std::string(*text), value);
+            if (fresh) in_order.push_back(place);
+        });
+    if (!whole || !readable) return {};
     Headers headers;
-    if (json.empty()) return headers;
-    const auto object = nlohmann::ordered_json::parse(json.begin(), json.end(), nullptr, false);
-    if (!object.is_object()) return headers;
-    const auto has_text = [&](const std::string& name) {
-        const auto found = object.find(name);
-        return found != object.end() && found->is_string();
-    };
     std::set<std::string> seen;
-    for (const auto& [key, value] : object.items()) {
+    for (const auto& member : in_order) {
+        const auto& [key, value] = *member;
         const std::string name = lower_case(key);
-        if (!is_token(name) || is_reserved(name) || !value.is_string()) continue;
+        if (!is_token(name) || is_reserved(name) || !value.starts_with('"')) continue;
         // "Type" and "type" are one. The name that is written as it is sent goes first: formats
         // write those, such as traceparent; which of others a receiver believes nobody knows.
-        if (key != name && has_text(name)) continue;
-        const auto& text = value.get_ref<const std::string&>();
-        std::pair<std::string, std::string> header(name, text);
-        net::encode_header(name, text, header);
+        if (key != name) {
+            const auto as_sent = members.find(name);
+            if (as_sent != members.end() && as_sent->second.starts_with('"')) continue;
+        }
+        const auto text = json_string(value, storage);
+        if (!text) return {};
+        std::pair<std::string, std::string> header(name, *text);
+        net::encode_header(name, *text, header);
         if (seen.insert(header.first).second) headers.push_back(std::move(header));
     }
     return headers;
@@ -88,7 +102,7 @@ void add_content_type(std::string_view payload, Headers& headers) {
     const bool there = std::any_of(headers.begin(), headers.end(),
                                    [](const auto& header) { return header.first == kContentType; });
     if (there || payload.empty()) return;
-    const bool json = nlohmann::json::accept(payload.begin(), payload.end());
+    const bool json = is_json(payload);
     headers.emplace_back(kContentType, json ? "application/json" : "application/octet-stream");
 }
 

@@ -1,9 +1,10 @@
 #include "webhook/signature.h"
 
 #include <array>
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
 #include <utility>
 
@@ -28,6 +29,11 @@ struct FreeKey {
 struct FreeContext {
     void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
 };
+struct FreeMac {
+    void operator()(EVP_MAC* mac) const { EVP_MAC_free(mac); }
+    void operator()(EVP_MAC_CTX* mac) const { EVP_MAC_CTX_free(mac); }
+};
+using Mac = std::unique_ptr<EVP_MAC_CTX, FreeMac>;
 using Ed25519Key = std::unique_ptr<EVP_PKEY, FreeKey>;
 
 const unsigned char* bytes_of(std::string_view text) {
@@ -45,6 +51,10 @@ ErrorInfo invalid(const std::string& why) {
             "the webhook secret " + why +
                 "; `whsec_` and 24 to 64 bytes in base64 sign with HMAC-SHA256 (v1), `whsk_` and "
                 "an Ed25519 key sign with that (v1a)"};
+}
+
+ErrorInfo not_made(const std::string& what) {
+    return {ErrorCode::kInternal, Advice::kStop, {}, "OpenSSL makes no " + what};
 }
 
 Ed25519Key key_of(std::string_view seed) {
@@ -73,11 +83,29 @@ std::string ed25519(EVP_PKEY* key, const std::string& message) {
     return out;
 }
 
-std::string hmac(std::string_view key, const std::string& message) {
+// HMAC-SHA256 with a key, ready for a message: what finds the algorithm and takes the key in costs
+// more than a message.
+Mac mac_of(std::string_view key) {
+    const std::unique_ptr<EVP_MAC, FreeMac> algorithm(EVP_MAC_fetch(nullptr, "HMAC", nullptr));
+    if (algorithm == nullptr) return nullptr;
+    std::string digest("SHA256");
+    const std::array<OSSL_PARAM, 2> parameters{
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest.data(), digest.size()),
+        OSSL_PARAM_construct_end()};
+    Mac mac(EVP_MAC_CTX_new(algorithm.get()));
+    if (mac == nullptr ||
+        EVP_MAC_init(mac.get(), bytes_of(key), key.size(), parameters.data()) != 1) {
+        return nullptr;
+    }
+    return mac;
+}
+
+std::string hmac(const EVP_MAC_CTX* keyed, const std::string& message) {
+    const Mac mac(EVP_MAC_CTX_dup(keyed));
     std::string out(kHmacBytes, '\0');
-    unsigned size = 0;
-    if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), bytes_of(message),
-             message.size(), bytes_of(out), &size) == nullptr) {
+    std::size_t size = 0;
+    if (mac == nullptr || EVP_MAC_update(mac.get(), bytes_of(message), message.size()) != 1 ||
+        EVP_MAC_final(mac.get(), bytes_of(out), &size, out.size()) != 1) {
         std::abort();
     }
     return out;
@@ -86,13 +114,8 @@ std::string hmac(std::string_view key, const std::string& message) {
 }  // namespace
 
 struct Signer::Key {
-    std::string symmetric;  // or
+    Mac symmetric;  // or
     Ed25519Key ed25519;
-
-    Key() = default;
-    ~Key() { OPENSSL_cleanse(symmetric.data(), symmetric.size()); }
-    Key(const Key&) = delete;
-    Key& operator=(const Key&) = delete;
 };
 
 std::string_view name_of(SecretType type) {
@@ -114,8 +137,7 @@ Result<std::string> make_secret(SecretType type) {
     if (type == SecretType::kV1a) {
         const Ed25519Key key = key_of(bytes);
         if (key == nullptr) {
-            return ErrorInfo{
-                ErrorCode::kInternal, Advice::kStop, {}, "OpenSSL makes no Ed25519 key"};
+            return not_made("Ed25519 key");
         }
         bytes += public_half(key.get());
     }
@@ -144,7 +166,9 @@ Result<Signer> Signer::make(std::string_view secret) {
         if (bytes->size() < kLeastBytes || bytes->size() > kMostBytes) {
             return invalid("has " + std::to_string(bytes->size()) + " bytes");
         }
-        key->symmetric = std::move(*bytes);
+        key->symmetric = mac_of(*bytes);
+        OPENSSL_cleanse(bytes->data(), bytes->size());
+        if (key->symmetric == nullptr) return not_made("HMAC with SHA256");
         return Signer(std::move(key));
     }
     if (bytes->size() != kKeyBytes && bytes->size() != 2 * kKeyBytes) {
@@ -179,7 +203,7 @@ std::string Signer::sign(std::string_view id, std::int64_t timestamp_s,
     message.append(id).append(".").append(timestamp).append(".").append(payload);
     std::string out(name_of(type()));
     out += ',';
-    append_base64(type() == SecretType::kV1 ? hmac(key_->symmetric, message)
+    append_base64(type() == SecretType::kV1 ? hmac(key_->symmetric.get(), message)
                                             : ed25519(key_->ed25519.get(), message),
                   out);
     return out;

@@ -42,7 +42,8 @@ std::string part(const std::string& rows, const std::string& condition, const st
            "r.occurred_at, r.attempts, r.first_failed_at, r.next_attempt_at FROM " +
            rows + " r WHERE " + condition +
            "r.position NOT IN (SELECT unnest($4::bigint[])) "
-           "AND (coalesce(r.key, '') = '' OR (s.n, r.key) NOT IN (SELECT w.n, w.key FROM "
+           "AND (s.around = 0 OR coalesce(r.key, '') = '' OR (s.n, r.key) NOT IN (SELECT w.n, "
+           "w.key FROM "
            "unnest($5::bigint[], $6::text[]) AS w(n, key))) ORDER BY " +
            order + " LIMIT s.max_rows) d) b WHERE b.before < $8)";
 }
@@ -58,11 +59,13 @@ std::string fetch_sql(const WebhookTables& tables) {
         of_endpoint + "r.attempts = 0 AND r.position > s.after ORDER BY r.position ";
     const std::string failing =
         " f WHERE f.endpoint_id = s.endpoint_id AND f.attempts > 0 AND NOT f.dead";
-    const std::string waits = "(coalesce(r.key, '') = '' OR NOT EXISTS (SELECT FROM " +
-                              tables.deliveries + failing +
-                              " AND f.key IS NOT NULL AND hashtextextended(f.key, 0) = "
-                              "hashtextextended(r.key, 0) AND f.key = r.key AND "
-                              "f.position < r.position)) AND ";
+    // Where none fails there is none to look for.
+    const std::string waits =
+        "(NOT s.bounded OR coalesce(r.key, '') = '' OR NOT EXISTS (SELECT FROM " +
+        tables.deliveries + failing +
+        " AND f.key IS NOT NULL AND hashtextextended(f.key, 0) = "
+        "hashtextextended(r.key, 0) AND f.key = r.key AND "
+        "f.position < r.position)) AND ";
     // Two ranges of the index.
     const std::string failed = "SELECT * FROM " + of_endpoint + "r.attempts > 0 AND ";
     const std::string due = "(" + failed + "r.next_attempt_at <= " + time_of("$7::bigint") +

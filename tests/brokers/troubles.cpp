@@ -67,6 +67,18 @@ spi::FailedRecord failure_of(spi::Sink& sink, const std::string& topic) {
     return out.failed[0];
 }
 
+std::string notes_of(spi::Sink& sink) {
+    spi::SinkReport report;
+    sink.report(report);
+    std::string text;
+    for (const auto& note : report.notes) {
+        text += note.what;
+        for (const auto& [name, value] : note.fields) text += " " + name + "=" + value;
+        text += "\n";
+    }
+    return text;
+}
+
 void deliver_through(spi::Sink& sink, const std::vector<Letter>& sent, std::size_t after,
                      const std::function<void()>& act, const std::function<void()>& undo) {
     Courier courier(sink);

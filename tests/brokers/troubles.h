@@ -23,6 +23,9 @@ spi::Completions outcome_of(spi::Sink& sink, const std::vector<Letter>& letters)
 // Of one record; throws where it does not fail.
 spi::FailedRecord failure_of(spi::Sink& sink, const std::string& topic);
 
+// What it has to tell, a line for each note.
+std::string notes_of(spi::Sink& sink);
+
 // Delivers; calls `act` once `after` letters have arrived, and `undo` once one has failed since. No
 // attempt may count, and none may be dead.
 void deliver_through(spi::Sink& sink, const std::vector<Letter>& sent, std::size_t after,

@@ -10,6 +10,7 @@
 #include "brokers/nats/connection.h"
 #include "brokers/nats/look.h"
 #include "brokers/nats/message.h"
+#include "brokers/nats/stream_numbers.h"
 #include "net/id_suffix.h"
 
 namespace outbox::nats {
@@ -24,9 +25,11 @@ std::string seconds(std::chrono::milliseconds time) {
 
 class Link final : public net::ConfirmedLink {
   public:
-    Link(const NatsConfig& config, std::unique_ptr<Connection> connection)
+    Link(const NatsConfig& config, std::unique_ptr<Connection> connection,
+         std::shared_ptr<StreamNumbers> numbers)
         : config_(config),
           connection_(std::move(connection)),
+          numbers_(std::move(numbers)),
           where_(name_of_host(config.hosts[connection_->host()])),
           suffix_(config.dedup ? net::id_suffix(config.producer) : std::string()) {}
 
@@ -48,9 +51,12 @@ class Link final : public net::ConfirmedLink {
 
   private:
     [[nodiscard]] std::optional<ErrorInfo> error_of(const Frame& answer) const;
+    void note(std::uint64_t number, const Frame& answer);
 
     const NatsConfig config_;
     const std::unique_ptr<Connection> connection_;
+    const std::shared_ptr<StreamNumbers> numbers_;
+    std::uint64_t last_sent_ = 0;
     const std::string where_;
     const std::string suffix_;  // of ids
     std::string headers_;       // of a message
@@ -75,6 +81,7 @@ std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& rec
                         where_);
     }
     connection_->publish(record.topic, connection_->reply_subject(number), headers_, record.value);
+    last_sent_ = number;
     return std::nullopt;
 }
 
@@ -84,7 +91,9 @@ std::optional<ErrorInfo> Link::exchange(std::vector<net::Answer>& out) {
         std::optional<Fault> fault;
         while (const auto answer = connection_->next(fault)) {
             const auto number = connection_->number_of(answer->subject);
-            if (number) out.push_back({.number = *number, .error = error_of(*answer)});
+            if (!number) continue;
+            out.push_back({.number = *number, .error = error_of(*answer)});
+            if (!out.back().error) note(*number, *answer);
         }
         if (!fault) break;
         // Said without a number, and the connection stays.
@@ -107,17 +116,33 @@ std::optional<ErrorInfo> Link::error_of(const Frame& answer) const {
     return std::nullopt;
 }
 
+void Link::note(std::uint64_t number, const Frame& answer) {
+    if (const auto accepted = read_accepted(answer.payload)) {
+        numbers_->accepted(*accepted, number, last_sent_, where_);
+    }
+}
+
 }  // namespace
 
 NatsSink::NatsSink(const NatsConfig& config)
+    : NatsSink(config, std::make_shared<StreamNumbers>()) {}
+
+NatsSink::NatsSink(const NatsConfig& config, std::shared_ptr<StreamNumbers> numbers)
     : ConfirmedSink(
           {config.max_records, config.max_bytes, config.stuck_after}, std::string(kPart),
-          [config](std::size_t host) -> Result<std::unique_ptr<net::ConfirmedLink>> {
+          [config, numbers](std::size_t host) -> Result<std::unique_ptr<net::ConfirmedLink>> {
               auto connection = Connection::open(config, host % config.hosts.size(), kName);
               if (!connection.ok()) return connection.error();
-              return std::unique_ptr<net::ConfirmedLink>(new Link(config, std::move(*connection)));
+              return std::unique_ptr<net::ConfirmedLink>(
+                  new Link(config, std::move(*connection), numbers));
           }),
-      config_(config) {}
+      config_(config),
+      numbers_(std::move(numbers)) {}
+
+void NatsSink::report(spi::SinkReport& out) {
+    ConfirmedSink::report(out);
+    numbers_->report(out);
+}
 
 const spi::SinkCapabilities& NatsSink::capabilities() const {
     return kCapabilities;

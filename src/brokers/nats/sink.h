@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
 #include "brokers/nats/config.h"
+#include "brokers/nats/stream_numbers.h"
 #include "net/confirmed_sink.h"
 
 namespace outbox::nats {
@@ -27,9 +29,13 @@ class NatsSink final : public net::ConfirmedSink {
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override;
     Status check() override;
     Result<std::string> destination() override;
+    void report(spi::SinkReport& out) override;
 
   private:
+    NatsSink(const NatsConfig& config, std::shared_ptr<StreamNumbers> numbers);
+
     const NatsConfig config_;
+    const std::shared_ptr<StreamNumbers> numbers_;  // the connection's, too
 };
 
 }  // namespace outbox::nats

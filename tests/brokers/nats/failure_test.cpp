@@ -59,6 +59,7 @@ TEST(NatsFailure, AServerThatIsKilledUnderLoadGetsEachEventOnce) {
     const auto sent = letters(subject, 5'000, 50);
     deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
     expect_once_in_order(subject, sent);
+    EXPECT_EQ(notes_of(sink).find("destination_set_back"), std::string::npos);
 }
 
 TEST(NatsFailure, RepeatsAreDroppedWithinTheWindowAndCountAsDone) {
@@ -67,6 +68,30 @@ TEST(NatsFailure, RepeatsAreDroppedWithinTheWindowAndCountAsDone) {
     ASSERT_EQ(Courier(*std::make_unique<NatsSink>(config())).deliver(sent), "");
     ASSERT_EQ(Courier(*std::make_unique<NatsSink>(config())).deliver(sent), "");
     expect_once_in_order(subject, sent);
+}
+
+// As after a crash of the machine, or where it was removed and made anew.
+TEST(NatsFailure, AStreamThatForgotWhatItAcknowledgedIsSaid) {
+    const std::string subject = new_stream();
+    NatsSink sink(config());
+    const auto sent = letters(subject, 300, 10);
+    const auto part = [&](std::size_t from) {
+        return std::vector<Letter>(sent.begin() + static_cast<std::ptrdiff_t>(from),
+                                   sent.begin() + static_cast<std::ptrdiff_t>(from) + 100);
+    };
+    ASSERT_EQ(Courier(sink).deliver(part(0)), "");
+    ASSERT_EQ(Courier(sink).deliver(part(0)), "");  // the stream has them
+    server().ask({"purge", subject});
+    ASSERT_EQ(Courier(sink).deliver(part(100)), "");
+    ASSERT_EQ(notes_of(sink), "") << "who empties a stream knows it";
+    server().ask({"remove", subject});
+    server().make_stream(subject, subject);
+    ASSERT_EQ(Courier(sink).deliver(part(200)), "");
+    const std::string notes = notes_of(sink);
+    EXPECT_NE(notes.find("destination_set_back error=stream " + subject), std::string::npos)
+        << notes;
+    EXPECT_NE(notes.find("the number 1, and had acknowledged 1"), std::string::npos) << notes;
+    EXPECT_EQ(notes_of(sink), "") << "it is said once";
 }
 
 TEST(NatsFailure, ASubjectWithoutAStreamWaitsForOneAndDelaysNobodyElse) {

@@ -10,6 +10,7 @@
 #include "brokers/nats/login.h"
 #include "brokers/nats/message.h"
 #include "brokers/nats/protocol.h"
+#include "brokers/nats/stream_numbers.h"
 #include "brokers/nats/subject.h"
 #include "net/id_suffix.h"
 
@@ -185,6 +186,50 @@ TEST(NatsAnswers, TellsAnErrorFromAnAcknowledgement) {
     EXPECT_EQ(to_error(*full, "it").advice, Advice::kRetryDestination);
     EXPECT_EQ(fault_of_answer("-")->name, "ENDED");
     EXPECT_EQ(fault_of_answer(R"({"error":7})")->name, "0");
+}
+
+TEST(NatsAnswers, ReadsWhatAStreamHasTaken) {
+    const auto plain = read_accepted(R"({"stream":"S","seq":5})");
+    ASSERT_TRUE(plain);
+    EXPECT_EQ(plain->stream, "S");
+    EXPECT_EQ(plain->number, 5U);
+    EXPECT_FALSE(plain->duplicate);
+    const auto again = read_accepted(
+        R"({"stream": "seq", "domain":"d", "seq": 18446744073709551615,"duplicate": true})");
+    ASSERT_TRUE(again);
+    EXPECT_EQ(again->stream, "seq");
+    EXPECT_EQ(again->number, UINT64_MAX);
+    EXPECT_TRUE(again->duplicate);
+    for (const char* none :
+         {"", "{}", R"({"stream":"S"})", R"({"seq":5})", R"({"stream":"S","seq":"x"})",
+          R"({"stream":7,"seq":5})", R"({"stream":"S)", R"({"stream":"S","seq":)",
+          R"({"stream":"S","seq":18446744073709551616})"}) {
+        EXPECT_FALSE(read_accepted(none)) << none;
+    }
+}
+
+std::size_t notes_of(StreamNumbers& numbers) {
+    spi::SinkReport report;
+    numbers.report(report);
+    return report.notes.size();
+}
+
+// The numbers of answers, of messages, and of the last message sent by then.
+TEST(NatsStreamNumbers, AMessageSentAfterAnAnswerHasAHigherNumber) {
+    StreamNumbers numbers;
+    numbers.accepted({"S", 10}, 1, 4, "it");
+    numbers.accepted({"S", 12}, 3, 4, "it");
+    numbers.accepted({"S", 8}, 2, 4, "it");  // under way beside the first: in any order
+    numbers.accepted({"T", 1}, 5, 6, "it");
+    numbers.accepted({"S", 3, true}, 6, 6, "it");
+    EXPECT_EQ(notes_of(numbers), 0U);
+    numbers.accepted({"S", 10}, 7, 9, "it");
+    EXPECT_EQ(notes_of(numbers), 1U);
+    numbers.accepted({"S", 11}, 8, 9, "it");
+    numbers.accepted({"S", 12}, 10, 12, "it");
+    EXPECT_EQ(notes_of(numbers), 0U) << "it is said once";
+    numbers.accepted({"S", 12}, 13, 13, "it");
+    EXPECT_EQ(notes_of(numbers), 1U);
 }
 
 TEST(NatsErrors, KnowsTheSubjectThatIsRefused) {

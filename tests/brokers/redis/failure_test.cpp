@@ -39,18 +39,6 @@ RedisConfig config(const std::string& producer = new_name()) {
     return config_of(server().url(), producer);
 }
 
-std::string notes_of(RedisSink& sink) {
-    spi::SinkReport report;
-    sink.report(report);
-    std::string text;
-    for (const auto& note : report.notes) {
-        text += note.what;
-        for (const auto& [name, value] : note.fields) text += " " + name + "=" + value;
-        text += "\n";
-    }
-    return text;
-}
-
 void expect_once_in_order(RedisServer& at, const std::string& stream,
                           const std::vector<Letter>& sent) {
     test::expect_once_in_order(sent, at.arrived(stream, sent.size()));

@@ -1,7 +1,10 @@
 #include "webhook/dispatcher.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 namespace outbox::webhook {
 namespace {
@@ -21,11 +24,20 @@ constexpr std::size_t kMostReadBytes = std::size_t{16} << 20;
 constexpr std::int64_t kFlushAfterUs = 20'000;
 constexpr std::int64_t kRetryUs = 200'000;
 constexpr std::size_t kMaxOutcomes = 1'000;
+// For who holds what cannot be recorded: at first, and at most, between two tries ...
+constexpr std::int64_t kLetGoUs = kSecondUs;
+constexpr std::int64_t kMostLetGoUs = 30 * kSecondUs;
+// ... and for finding out which endpoints these are.
+constexpr std::int64_t kFindHeldUs = 2 * kSecondUs;
 constexpr std::size_t kMaxRemarks = 1'000;
 constexpr std::size_t kMaxOwnFaults = 16;  // that are told apart
 // What is under way at the end has about two seconds: what is broken off comes again.
 constexpr int kLastLooks = 40;
 constexpr std::chrono::milliseconds kLastLook{50};
+
+bool is_conflict(const Status& status) {
+    return !status.ok() && status.error().code == ErrorCode::kConflict;
+}
 
 }  // namespace
 
@@ -74,15 +86,13 @@ bool Dispatcher::keep_lease() {
     const std::int64_t started_us = deps_.clock.boot_us();
     const bool over = epoch_ != 0 && started_us >= valid_until_us_;
     if (started_us < std::max(retry_at_us_, over ? 0 : renew_at_us_)) {
-        if (over) lose_lease();
-        return epoch_ != 0;
+        return epoch_ != 0 && !over;
     }
     if (epoch_ == 0) return take_lease(started_us);
     const auto kept = deps_.outlet.renew(epoch_, std::chrono::milliseconds(options_.lease_ttl_ms));
     if (!kept.ok()) {
         failed(kept.status());
-        if (over) lose_lease();
-        return epoch_ != 0;
+        return !over;
     }
     worked();
     if (!*kept) {
@@ -123,6 +133,7 @@ bool Dispatcher::take_lease(std::int64_t started_us) {
 void Dispatcher::lose_lease() {
     forget_all();
     outcomes_.clear();
+    unrecorded_.clear();
     life_.reset();
     gone_.clear();
     epoch_ = 0;
@@ -183,6 +194,7 @@ Status Dispatcher::read_endpoints() {
     // Deliveries that a hand left behind, or a relay that wrote meanwhile.
     while (!gone_.empty()) {
         const auto swept = deps_.outlet.sweep(gone_.back());
+        if (is_conflict(swept.status())) break;
         if (!swept.ok()) return swept.status();
         if (*swept > 0) break;  // the rest in the next turn
         gone_.pop_back();
@@ -231,6 +243,7 @@ void Dispatcher::drop(const std::string& endpoint) {
         attempt = under_way_.erase(attempt);
     }
     std::erase(circle_, queue);
+    unrecorded_.erase(endpoint);
     queues_.erase(found);
 }
 
@@ -327,6 +340,7 @@ void Dispatcher::add_hungry(Standing standing, std::size_t most, const Now& at,
     for (std::size_t i = 0; i < circle_.size() && out.size() < most; ++i) {
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
         if (queue->standing() != standing || host_is_full(*queue)) continue;
+        if (is_unrecorded(*queue)) continue;
         if (queue->wants_slice(share_of(*queue), at)) out.push_back(queue);
     }
 }
@@ -336,6 +350,7 @@ void Dispatcher::add_with_room(std::vector<EndpointQueue*>& out) {
     for (std::size_t i = 0; i < circle_.size() && out.size() < options_.max_slices; ++i) {
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
         if (!queue->has_room() || !queue->busy() || host_is_full(*queue)) continue;
+        if (is_unrecorded(*queue)) continue;
         if (std::find(out.begin(), out.end(), queue) == out.end()) out.push_back(queue);
     }
 }
@@ -359,6 +374,7 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
         remark(Remark::Level::kWarning, "webhooks_table_anew", {});
         life_ = read->life;
         flush(true, true);
+        unrecorded_.clear();
         forget_all();
         return true;
     }
@@ -440,41 +456,114 @@ void Dispatcher::judge(const std::vector<Attempted>& attempts) {
                    {{"endpoint", endpoint.id}, {"reason", endpoint.reason}});
         }
         if (!judged.outcome) continue;
+        if (waits_to_be_recorded(endpoint.id)) {
+            unrecorded_[endpoint.id].outcomes.push_back(*std::move(judged.outcome));
+            continue;
+        }
         if (outcomes_.empty()) oldest_outcome_us_ = at.boot_us;
         outcomes_.push_back(*std::move(judged.outcome));
     }
 }
 
-// Whether nothing is left to be recorded.
+// Whether nothing is left to be recorded, but for endpoints whose rows somebody holds.
 bool Dispatcher::flush(bool all, bool last) {
     const Now at = now();
     if (at.boot_us < retry_at_us_) return false;
+    take_up_unrecorded(at, last);
     const bool due = all || outcomes_.size() >= kMaxOutcomes ||
                      (!outcomes_.empty() && at.boot_us - oldest_outcome_us_ >= kFlushAfterUs);
     std::vector<EndpointChange> changes;
-    std::vector<EndpointQueue*> changed;
     for (EndpointQueue* queue : circle_) {
-        if (auto change = queue->change(at, last)) {
-            changes.push_back(*std::move(change));
-            changed.push_back(queue);
-        }
+        if (waits_to_be_recorded(queue->endpoint().id)) continue;
+        if (auto change = queue->change(at, last)) changes.push_back(*std::move(change));
     }
     if ((outcomes_.empty() || !due) && changes.empty()) return outcomes_.empty() || !all;
-    const Status recorded = deps_.outlet.record(epoch_, outcomes_, changes);
-    if (!recorded.ok() && recorded.error().code == ErrorCode::kLeaseLost) {
+    const auto held = record(changes);
+    if (!held.ok() && held.error().code == ErrorCode::kLeaseLost) {
         remark(Remark::Level::kWarning, "webhooks_lease_lost", {});
         lose_lease();
         return false;
     }
-    if (failed(recorded)) {
-        for (std::size_t i = 0; i < changes.size(); ++i) changed[i]->untold(changes[i]);
+    if (failed(held.status())) {
+        for (const EndpointChange& change : changes) untold(change);
         return false;
     }
-    for (const Outcome& outcome : outcomes_) {
-        if (outcome.kind == Outcome::Kind::kDone) deps_.queues.removed(outcome.endpoint_id, 1);
+    recorded(*held, changes, at);
+    return true;
+}
+
+void Dispatcher::take_up_unrecorded(const Now& at, bool last) {
+    for (auto& [endpoint, one] : unrecorded_) {
+        if (one.is_tried || (!last && at.boot_us < one.try_at_us)) continue;
+        one.is_tried = true;
+        if (!one.outcomes.empty()) oldest_outcome_us_ = 0;
+        std::move(one.outcomes.begin(), one.outcomes.end(), std::back_inserter(outcomes_));
+        one.outcomes.clear();
+    }
+}
+
+Result<std::vector<std::string>> Dispatcher::record(const std::vector<EndpointChange>& changes) {
+    auto held = deps_.outlet.record(epoch_, outcomes_, changes);
+    return is_conflict(held.status()) ? record_each(changes) : held;
+}
+
+// Something of an endpoint is held by somebody who may hold it for long: of which one, the others
+// must not wait for.
+Result<std::vector<std::string>> Dispatcher::record_each(
+    const std::vector<EndpointChange>& changes) {
+    struct Part {
+        std::vector<Outcome> outcomes;
+        std::vector<EndpointChange> changes;
+    };
+    std::unordered_map<std::string, Part> parts;
+    for (const Outcome& outcome : outcomes_) parts[outcome.endpoint_id].outcomes.push_back(outcome);
+    for (const EndpointChange& change : changes)
+        parts[change.endpoint_id].changes.push_back(change);
+    const std::int64_t end_us = deps_.clock.boot_us() + kFindHeldUs;
+    std::vector<std::string> held;
+    for (const auto& [endpoint, part] : parts) {
+        if (parts.size() == 1 || deps_.clock.boot_us() >= end_us) {
+            held.push_back(endpoint);
+            continue;
+        }
+        const auto one = deps_.outlet.record(epoch_, part.outcomes, part.changes);
+        if (!one.ok() && !is_conflict(one.status())) return one;
+        if (!one.ok() || !one->empty()) held.push_back(endpoint);
+    }
+    return held;
+}
+
+void Dispatcher::recorded(const std::vector<std::string>& held,
+                          const std::vector<EndpointChange>& changes, const Now& at) {
+    const std::unordered_set<std::string_view> wait(held.begin(), held.end());
+    std::erase_if(unrecorded_, [&](const auto& one) {
+        return one.second.is_tried && !wait.contains(one.first);
+    });
+    for (const std::string& endpoint : held) {
+        Unrecorded& one = unrecorded_[endpoint];
+        if (one.waits_us == kLetGoUs) {
+            remark(Remark::Level::kWarning, "webhook_not_recorded", {{"endpoint", endpoint}});
+        }
+        one.waits_us = std::clamp(2 * one.waits_us, kLetGoUs, kMostLetGoUs);
+        one.try_at_us = at.boot_us + one.waits_us;
+        one.is_tried = false;
+    }
+    for (Outcome& outcome : outcomes_) {
+        if (wait.contains(outcome.endpoint_id)) {
+            unrecorded_[outcome.endpoint_id].outcomes.push_back(std::move(outcome));
+        } else if (outcome.kind == Outcome::Kind::kDone) {
+            deps_.queues.removed(outcome.endpoint_id, 1);
+        }
     }
     outcomes_.clear();
-    return true;
+    for (const EndpointChange& change : changes) {
+        if (wait.contains(change.endpoint_id)) untold(change);
+    }
+}
+
+void Dispatcher::untold(const EndpointChange& change) {
+    const auto queue = queues_.find(change.endpoint_id);
+    if (queue != queues_.end()) queue->second->untold(change);
 }
 
 // Says once that the database is away, and has it left alone for a moment.
@@ -503,7 +592,7 @@ void Dispatcher::remark(Remark::Level level, std::string what,
 }
 
 void Dispatcher::publish_figures() {
-    mine_.dispatching = epoch_ != 0;
+    mine_.dispatching = lease_holds();
     mine_.enabled = mine_.disabled = mine_.paused = 0;
     const Now at = now();
     for (EndpointQueue* queue : circle_) {

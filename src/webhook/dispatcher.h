@@ -37,9 +37,9 @@ struct Figures {
 };
 
 /// Delivers what the table holds, as long as it has the table's lease: each endpoint by a queue of
-/// its own (`EndpointQueue`), so that one that hangs or fails delays no other. Turns are taken by
-/// one thread. Limits are those of `DispatchOptions`; an endpoint that others crowd out gets its
-/// turn in a circle.
+/// its own (`EndpointQueue`), so that one that hangs or fails, or whose row somebody holds, delays
+/// no other. Turns are taken by one thread. Limits are those of `DispatchOptions`; an endpoint that
+/// others crowd out gets its turn in a circle.
 class Dispatcher {
   public:
     struct Deps {
@@ -94,6 +94,19 @@ class Dispatcher {
     bool send();
     void judge(const std::vector<Attempted>& attempts);
     bool flush(bool all, bool last = false);
+    [[nodiscard]] bool is_unrecorded(const EndpointQueue& queue) const {
+        return !unrecorded_.empty() && unrecorded_.contains(queue.endpoint().id);
+    }
+    [[nodiscard]] bool waits_to_be_recorded(const std::string& endpoint) const {
+        const auto found = unrecorded_.find(endpoint);
+        return found != unrecorded_.end() && !found->second.is_tried;
+    }
+    void take_up_unrecorded(const Now& at, bool last);
+    Result<std::vector<std::string>> record(const std::vector<EndpointChange>& changes);
+    Result<std::vector<std::string>> record_each(const std::vector<EndpointChange>& changes);
+    void recorded(const std::vector<std::string>& held, const std::vector<EndpointChange>& changes,
+                  const Now& at);
+    void untold(const EndpointChange& change);
     bool failed(const Status& status);
     void worked();
     void remark(Remark::Level level, std::string what,
@@ -124,6 +137,15 @@ class Dispatcher {
     std::size_t unproven_ = 0;       // attempts of endpoints that have not succeeded last
     std::vector<Outcome> outcomes_;  // to be recorded
     std::int64_t oldest_outcome_us_ = 0;
+    // Of endpoints whose rows another transaction holds, by their ids: nothing is read for them
+    // until it is recorded. Bounded by what of an endpoint is in memory.
+    struct Unrecorded {
+        std::vector<Outcome> outcomes;
+        std::int64_t waits_us = 0;
+        std::int64_t try_at_us = 0;
+        bool is_tried = false;  // its outcomes are among those to be recorded
+    };
+    std::unordered_map<std::string, Unrecorded> unrecorded_;
     std::int64_t look_at_us_ = 0;
     std::int64_t look_back_at_us_ = 0;
     std::int64_t look_everywhere_at_us_ = 0;

@@ -39,8 +39,9 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
         bytes = 0;
     }
     // What is missed goes with the last: before it the events may come again.
-    if (status.ok() && (begin < all.size() || !missed_.empty())) {
-        status = write(all.subspan(begin), missed_);
+    const std::vector<Missed> missed = with_uncounted(missed_);
+    if (status.ok() && (begin < all.size() || !missed.empty())) {
+        status = write(all.subspan(begin), missed);
         begin = all.size();
     }
     if (status.ok()) {
@@ -92,22 +93,25 @@ Status FanOut::refresh() {
         }
         const bool misses = known && found->second->misses;
         const std::int64_t look_again_us = known ? found->second->look_again_us : 0;
+        const bool looked_at = known && found->second->looked_at;
         subscribers.push_back({std::move(endpoint.id), endpoint.created_at_us, *std::move(filter),
                                !endpoint.tenant.has_value(), endpoint.tenant.value_or(""), misses,
-                               look_again_us});
+                               look_again_us, looked_at});
     }
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
     for (const Subscriber& subscriber : subscribers_) endpoints_.push_back(subscriber.id);
     const std::unordered_set<std::string_view> there(endpoints_.begin(), endpoints_.end());
     std::erase_if(full_, [&](const auto& one) { return !there.contains(one.first); });
+    std::erase_if(uncounted_, [&](const auto& one) { return !there.contains(one.first); });
     version_ = *std::move(version);
     refreshed_us_ = now_us;
     return {};
 }
 
 // What is known here of a queue's length is what this process wrote and what was counted now and
-// then; on that alone nobody misses an event.
+// then; on that alone nobody misses an event. Of one that it has not looked at yet, as after each
+// start, nothing is known.
 void FanOut::look_at_queues() {
     const std::int64_t begun_us = clock_.boot_us();
     Subscriber* longest_ago = nullptr;
@@ -117,7 +121,7 @@ void FanOut::look_at_queues() {
             if (longest_ago == nullptr || one.look_again_us < longest_ago->look_again_us) {
                 longest_ago = &one;
             }
-        } else if (!queues_.has_room(one.id, 1)) {
+        } else if (!one.looked_at || !queues_.has_room(one.id, 1)) {
             one.misses = !look_at_queue(one);
             if (clock_.boot_us() - begun_us >= kLooksForUs) return;
         }
@@ -131,6 +135,7 @@ void FanOut::look_at_queues() {
 bool FanOut::look_at_queue(Subscriber& one) {
     const auto rows = inlet_->queued(one.id, kMaxQueuePerEndpoint);
     if (rows.ok()) queues_.looked(one.id, *rows);
+    one.looked_at = one.looked_at || rows.ok();
     const bool full = rows.ok() && *rows >= kMaxQueuePerEndpoint;
     one.look_again_us = full || !rows.ok() ? clock_.boot_us() + kLookAgainUs : 0;
     return !full;
@@ -175,19 +180,42 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
 }
 
 Status FanOut::write(std::span<const Target> targets, std::span<const Missed> missed) {
-    const auto left_out = inlet_->insert(events_, endpoints_, targets, missed);
+    const auto inserted = inlet_->insert(events_, endpoints_, targets, missed);
     for (const Target& target : targets) {
-        if (left_out.ok()) {
+        if (inserted.ok()) {
             queues_.written(endpoints_[target.endpoint]);
         } else {
             queues_.take_back(endpoints_[target.endpoint], 1);
         }
     }
-    if (!left_out.ok()) return left_out.status();
-    for (const LeftOut& one : *left_out) {
+    if (!inserted.ok()) return inserted.status();
+    for (const LeftOut& one : inserted->left_out) {
         queues_.take_back(endpoints_[one.endpoint], one.rows);
     }
+    for (const Missed& one : missed) uncounted_.erase(std::string(endpoints_[one.endpoint]));
+    for (const Missed& one : missed) {
+        const auto& left = inserted->uncounted;
+        if (std::find(left.begin(), left.end(), one.endpoint) == left.end()) continue;
+        uncounted_.emplace(endpoints_[one.endpoint], one.events);
+    }
     return {};
+}
+
+// What could not be counted before goes with what is missed now.
+std::vector<Missed> FanOut::with_uncounted(std::vector<Missed> missed) const {
+    if (uncounted_.empty()) return missed;
+    for (std::uint32_t i = 0; i < endpoints_.size(); ++i) {
+        const auto before = uncounted_.find(endpoints_[i]);
+        if (before == uncounted_.end()) continue;
+        const auto now = std::find_if(missed.begin(), missed.end(),
+                                      [i](const Missed& one) { return one.endpoint == i; });
+        if (now == missed.end()) {
+            missed.push_back({i, before->second});
+        } else {
+            now->events += before->second;
+        }
+    }
+    return missed;
 }
 
 void FanOut::count_missed() {

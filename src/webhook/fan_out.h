@@ -52,6 +52,7 @@ class FanOut final : public mailbox::Client {
         std::string tenant;
         bool misses = false;  // events, from the first that found its queue full
         std::int64_t look_again_us = 0;
+        bool looked_at = false;  // its queue, by this process
     };
     // What is said of an endpoint whose queue is full.
     struct Full {
@@ -66,6 +67,7 @@ class FanOut final : public mailbox::Client {
     [[nodiscard]] bool end_misses();
     void choose(std::span<const mailbox::Row> rows);
     Status write(std::span<const Target> targets, std::span<const Missed> missed);
+    [[nodiscard]] std::vector<Missed> with_uncounted(std::vector<Missed> missed) const;
     void count_missed();
 
     std::unique_ptr<Inlet> inlet_;
@@ -82,6 +84,8 @@ class FanOut final : public mailbox::Client {
     std::vector<Target> targets_;
     std::vector<Missed> missed_;
     std::map<std::string, Full, std::less<>> full_;
+    // By endpoints whose rows another transaction holds: not in their totals yet.
+    std::map<std::string, std::int64_t, std::less<>> uncounted_;
     std::int64_t missed_total_ = 0;
 };
 

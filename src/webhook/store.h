@@ -53,6 +53,13 @@ struct LeftOut {
     std::int64_t rows = 0;
 };
 
+/// What of a batch was not written, where something was not.
+struct Inserted {
+    std::vector<LeftOut> left_out;  ///< There already, or of endpoints that are gone.
+    /// What these missed is not in their totals: another transaction holds their rows.
+    std::vector<std::uint32_t> uncounted;
+};
+
 /// Where a route writes deliveries. Used by one thread. Calls block up to the connect timeout and
 /// the time limit of a statement. Errors as those of `mailbox::Client`: retry_event and dead_letter
 /// blame an event, anything else the database.
@@ -73,12 +80,11 @@ class Inlet {
     /// counted.
     virtual Result<std::int64_t> queued(std::string_view endpoint, std::int64_t most) = 0;
     /// Adds a delivery for each target, in their order, and what was missed to the endpoints'
-    /// totals, in one transaction that is durable on return. Left out are those that are there
-    /// already and those of endpoints that are gone: how many, where some are.
-    virtual Result<std::vector<LeftOut>> insert(std::span<const Event> events,
-                                                std::span<const std::string_view> endpoints,
-                                                std::span<const Target> targets,
-                                                std::span<const Missed> missed) = 0;
+    /// totals, in one transaction that is durable on return.
+    virtual Result<Inserted> insert(std::span<const Event> events,
+                                    std::span<const std::string_view> endpoints,
+                                    std::span<const Target> targets,
+                                    std::span<const Missed> missed) = 0;
 
   protected:
     Inlet() = default;
@@ -211,9 +217,12 @@ class Outlet {
     virtual Result<Read> fetch(std::span<const Slice> slices, const Due& due, const MaxBytes& max,
                                std::vector<Delivery>& out) = 0;
     /// In one transaction, committed only while the lease has this epoch (else kLeaseLost). What is
-    /// not there any more is passed over.
-    virtual Status record(std::uint64_t epoch, std::span<const Outcome> outcomes,
-                          std::span<const EndpointChange> changes) = 0;
+    /// not there any more is passed over. Of endpoints whose own row another transaction holds
+    /// nothing is recorded: which. One that holds anything else is waited for, up to some seconds
+    /// (kConflict).
+    virtual Result<std::vector<std::string>> record(std::uint64_t epoch,
+                                                    std::span<const Outcome> outcomes,
+                                                    std::span<const EndpointChange> changes) = 0;
     /// Counts the next `max_rows` deliveries behind this endpoint's position, in the order of the
     /// endpoints, those that are gone included, and of positions.
     virtual Result<std::vector<Count>> count(const std::string& endpoint_id, std::int64_t after,

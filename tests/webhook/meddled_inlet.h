@@ -30,10 +30,10 @@ class MeddledInlet final : public webhook::Inlet {
         const auto found = lengths.find(endpoint);
         return found == lengths.end() ? inlet_->queued(endpoint, most) : found->second;
     }
-    Result<std::vector<webhook::LeftOut>> insert(std::span<const webhook::Event> events,
-                                                 std::span<const std::string_view> endpoints,
-                                                 std::span<const webhook::Target> targets,
-                                                 std::span<const webhook::Missed> missed) override {
+    Result<webhook::Inserted> insert(std::span<const webhook::Event> events,
+                                     std::span<const std::string_view> endpoints,
+                                     std::span<const webhook::Target> targets,
+                                     std::span<const webhook::Missed> missed) override {
         return inlet_->insert(events, endpoints, targets, missed);
     }
 

@@ -41,8 +41,9 @@ class MeddledOutlet final : public webhook::Outlet {
         has_read(out);
         return read;
     }
-    Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
-                  std::span<const webhook::EndpointChange> changes) override {
+    Result<std::vector<std::string>> record(
+        std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
+        std::span<const webhook::EndpointChange> changes) override {
         records();
         return outlet_->record(epoch, outcomes, changes);
     }

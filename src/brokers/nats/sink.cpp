@@ -12,6 +12,7 @@
 #include "brokers/nats/message.h"
 #include "brokers/nats/stream_numbers.h"
 #include "net/id_suffix.h"
+#include "net/remembered.h"
 
 namespace outbox::nats {
 namespace {
@@ -116,6 +117,13 @@ std::optional<ErrorInfo> Link::error_of(const Frame& answer) const {
     return std::nullopt;
 }
 
+// Two routes to one server are told apart by their producers.
+std::string name_of(const NatsConfig& config) {
+    std::string name;
+    for (const net::Host& host : config.hosts) name += name_of_host(host) + ' ';
+    return name + config.producer;
+}
+
 void Link::note(std::uint64_t number, const Frame& answer) {
     if (const auto accepted = read_accepted(answer.payload)) {
         numbers_->accepted(*accepted, number, last_sent_, where_);
@@ -125,7 +133,7 @@ void Link::note(std::uint64_t number, const Frame& answer) {
 }  // namespace
 
 NatsSink::NatsSink(const NatsConfig& config)
-    : NatsSink(config, std::make_shared<StreamNumbers>()) {}
+    : NatsSink(config, net::remembered<StreamNumbers>(name_of(config))) {}
 
 NatsSink::NatsSink(const NatsConfig& config, std::shared_ptr<StreamNumbers> numbers)
     : ConfirmedSink(
@@ -137,7 +145,9 @@ NatsSink::NatsSink(const NatsConfig& config, std::shared_ptr<StreamNumbers> numb
                   new Link(config, std::move(*connection), numbers));
           }),
       config_(config),
-      numbers_(std::move(numbers)) {}
+      numbers_(std::move(numbers)) {
+    numbers_->begin();
+}
 
 void NatsSink::report(spi::SinkReport& out) {
     ConfirmedSink::report(out);

@@ -45,6 +45,10 @@ std::optional<Accepted> read_accepted(std::string_view json) {
     return accepted;
 }
 
+void StreamNumbers::begin() {
+    for (auto& [stream, known] : streams_) known.after = 0;
+}
+
 void StreamNumbers::accepted(const Accepted& accepted, std::uint64_t sent, std::uint64_t last_sent,
                              std::string_view where) {
     if (accepted.duplicate) return;

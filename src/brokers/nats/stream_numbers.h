@@ -27,6 +27,8 @@ struct Accepted {
 /// answers come. Not thread-safe.
 class StreamNumbers {
   public:
+    /// A sink begins, with numbers of its own.
+    void begin();
     /// Of the message with the sink's own number `sent`; `last_sent` is that of the last one.
     void accepted(const Accepted& accepted, std::uint64_t sent, std::uint64_t last_sent,
                   std::string_view where);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/record_bytes.h"
+#include "net/remembered.h"
 
 namespace outbox::redis {
 namespace {
@@ -31,11 +32,21 @@ std::size_t largest_part(const spi::Record& record) {
     return largest;
 }
 
+// Two routes to one server are told apart by their producers.
+std::string name_of(const RedisConfig& config) {
+    std::string name;
+    for (const net::Host& host : config.hosts) name += name_of_host(host) + ' ';
+    return name + std::to_string(config.database) + ' ' + config.producer;
+}
+
 }  // namespace
 
-RedisSink::RedisSink(RedisConfig config) : config_(std::move(config)) {}
+RedisSink::RedisSink(RedisConfig config)
+    : config_(std::move(config)), reached_(net::remembered<Place>(name_of(config_))) {}
 
-RedisSink::~RedisSink() = default;
+RedisSink::~RedisSink() {
+    if (session_ != nullptr) *reached_ = session_->reached();
+}
 
 const spi::SinkCapabilities& RedisSink::capabilities() const {
     return kCapabilities;
@@ -94,8 +105,8 @@ void RedisSink::poll(milliseconds max_wait, spi::Completions& out) {
 // A server that has lost what it acknowledged goes on as if nothing was: nobody else would say so.
 void RedisSink::compare(const Session& session) {
     const Place& known = session.before();
-    if (known.session > reached_.session ||
-        (known.session == reached_.session && known.batch >= reached_.batch)) {
+    if (known.session > reached_->session ||
+        (known.session == reached_->session && known.batch >= reached_->batch)) {
         return;
     }
     const auto told = [](const Place& place) {
@@ -105,7 +116,7 @@ void RedisSink::compare(const Session& session) {
     notes_.push_back({spi::SinkReport::Level::kError,
                       "destination_set_back",
                       {{"error", where() + " knows this route up to " + told(known) +
-                                     ", and had acknowledged " + told(reached_)},
+                                     ", and had acknowledged " + told(*reached_)},
                        {"consequence", "events that it had acknowledged are gone"},
                        {"remedy",
                         "where there is a history outbox replay sends them again; see "
@@ -209,7 +220,7 @@ void RedisSink::settle(const Verdict& verdict, spi::Completions& out) {
 // Of what was under way nobody knows what became of it: the next session does.
 void RedisSink::lose(const Fault& fault, Time now, spi::Completions& out) {
     const ErrorInfo error = to_error(fault, where());
-    reached_ = session_->reached();
+    *reached_ = session_->reached();
     session_.reset();
     closed_.clear();
     // An idle connection was closed.

@@ -70,7 +70,8 @@ class RedisSink final : public spi::Sink {
     Time next_try_;
     std::uint32_t tries_ = 0;
     std::size_t host_ = 0;
-    Place reached_;  // in the last session
+    // In the last session, of this sink or of one before it.
+    const std::shared_ptr<Place> reached_;
     std::vector<spi::SinkReport::Note> notes_;
 };
 

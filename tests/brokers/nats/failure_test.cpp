@@ -73,13 +73,16 @@ TEST(NatsFailure, RepeatsAreDroppedWithinTheWindowAndCountAsDone) {
 // As after a crash of the machine, or where it was removed and made anew.
 TEST(NatsFailure, AStreamThatForgotWhatItAcknowledgedIsSaid) {
     const std::string subject = new_stream();
-    NatsSink sink(config());
+    auto one_producer = config();
+    one_producer.producer = subject;
     const auto sent = letters(subject, 300, 10);
     const auto part = [&](std::size_t from) {
         return std::vector<Letter>(sent.begin() + static_cast<std::ptrdiff_t>(from),
                                    sent.begin() + static_cast<std::ptrdiff_t>(from) + 100);
     };
-    ASSERT_EQ(Courier(sink).deliver(part(0)), "");
+    // Each term of a relay makes its sinks anew.
+    ASSERT_EQ(Courier(*std::make_unique<NatsSink>(one_producer)).deliver(part(0)), "");
+    NatsSink sink(one_producer);
     ASSERT_EQ(Courier(sink).deliver(part(0)), "");  // the stream has them
     server().ask({"purge", subject});
     ASSERT_EQ(Courier(sink).deliver(part(100)), "");
@@ -92,6 +95,11 @@ TEST(NatsFailure, AStreamThatForgotWhatItAcknowledgedIsSaid) {
         << notes;
     EXPECT_NE(notes.find("the number 1, and had acknowledged 1"), std::string::npos) << notes;
     EXPECT_EQ(notes_of(sink), "") << "it is said once";
+    server().ask({"remove", subject});
+    server().make_stream(subject, subject);
+    NatsSink next(one_producer);
+    ASSERT_EQ(Courier(next).deliver(part(0)), "");
+    EXPECT_NE(notes_of(next).find("destination_set_back"), std::string::npos);
 }
 
 TEST(NatsFailure, ASubjectWithoutAStreamWaitsForOneAndDelaysNobodyElse) {

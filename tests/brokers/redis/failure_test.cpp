@@ -271,6 +271,24 @@ TEST(RedisFailure, AServerThatLostWhatItAcknowledgedIsSaid) {
     EXPECT_EQ(notes_of(sink), "") << "it is said once";
 }
 
+// Each term of a relay makes its sinks anew, and a crash of both servers ends the term.
+TEST(RedisFailure, AServerThatLostWhatAnEarlierSinkWasAcknowledgedIsSaid) {
+    const std::string stream = new_name();
+    const std::string producer = new_name();
+    const auto sent = letters(stream, 300, 10);
+    const auto deliver = [&](std::size_t from) {
+        RedisSink sink(config(producer));
+        const auto begin = sent.begin() + static_cast<std::ptrdiff_t>(from);
+        EXPECT_EQ(Courier(sink).deliver({begin, begin + 100}), "");
+        return notes_of(sink);
+    };
+    ASSERT_EQ(deliver(0), "");
+    ASSERT_EQ(deliver(100), "");
+    server().ask({"DEL", redis::session_key(producer)});
+    const std::string notes = deliver(200);
+    EXPECT_NE(notes.find("destination_set_back"), std::string::npos) << notes;
+}
+
 TEST(RedisFailure, AServerThatHangsIsDownUntilItGoesOn) {
     const std::string stream = new_name();
     auto impatient = config();

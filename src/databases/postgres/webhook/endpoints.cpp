@@ -28,11 +28,23 @@ std::string microseconds_of(const std::string& column) {
            ") * 1000000)::bigint END, 0)";
 }
 
-Connection::Statement hold_endpoints(const WebhookTables& tables,
+Result<HeldEndpoints> hold_endpoints(Connection& connection, const WebhookTables& tables,
                                      const std::vector<std::string>& ids) {
-    return {"SELECT FROM " + tables.endpoints +
-                " WHERE endpoint_id = ANY($1::text[]) ORDER BY endpoint_id FOR NO KEY UPDATE",
-            Params().texts(ids)};
+    const std::string select =
+        "SELECT endpoint_id FROM " + tables.endpoints + " WHERE endpoint_id = ANY($1::text[])";
+    const auto held = connection.query(
+        select + " ORDER BY endpoint_id FOR NO KEY UPDATE SKIP LOCKED", Params().texts(ids));
+    if (!held.ok()) return held.status();
+    HeldEndpoints out;
+    for (int row = 0; row < held->size(); ++row) out.here.insert(held->string(row, 0));
+    if (out.here.size() == ids.size()) return out;
+    const auto there = connection.query(select, Params().texts(ids));
+    if (!there.ok()) return there.status();
+    for (int row = 0; row < there->size(); ++row) {
+        std::string id = there->string(row, 0);
+        if (!out.here.contains(id)) out.elsewhere.push_back(std::move(id));
+    }
+    return out;
 }
 
 Result<std::vector<webhook::Endpoint>> read_endpoints(Connection& connection,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,10 +17,15 @@ namespace outbox::postgres {
 Result<std::vector<webhook::Endpoint>> read_endpoints(Connection& connection,
                                                       const std::string& table);
 
-/// Holds the rows of these endpoints, in their order, for a change of them or of their deliveries
-/// (README.md: locks).
-[[nodiscard]] Connection::Statement hold_endpoints(const WebhookTables& tables,
-                                                   const std::vector<std::string>& ids);
+/// Holds the rows of these endpoints for a change of them or of their deliveries, but for those
+/// that another transaction holds, which may be any operator's for any time (README.md: locks).
+/// Gives those that are held now, and those that another holds. Those that are gone are neither.
+struct HeldEndpoints {
+    std::set<std::string, std::less<>> here;
+    std::vector<std::string> elsewhere;
+};
+Result<HeldEndpoints> hold_endpoints(Connection& connection, const WebhookTables& tables,
+                                     const std::vector<std::string>& ids);
 
 /// A time column in microseconds since the Unix epoch; 0 where there is none.
 [[nodiscard]] std::string microseconds_of(const std::string& column);

@@ -1,8 +1,8 @@
+#include <algorithm>
 #include <functional>
 #include <libpq-fe.h>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -138,28 +138,26 @@ class PostgresInlet final : public webhook::Inlet {
         return counted->integer(0, 0);
     }
 
-    Result<std::vector<webhook::LeftOut>> insert(std::span<const webhook::Event> events,
-                                                 std::span<const std::string_view> endpoints,
-                                                 std::span<const webhook::Target> targets,
-                                                 std::span<const webhook::Missed> missed) override {
+    Result<webhook::Inserted> insert(std::span<const webhook::Event> events,
+                                     std::span<const std::string_view> endpoints,
+                                     std::span<const webhook::Target> targets,
+                                     std::span<const webhook::Missed> missed) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
         if (missed.empty()) {
             const auto done =
                 (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
             if (!done.ok()) return failed(done.error());
-            return left_out(endpoints, targets, *done);
+            return webhook::Inserted{left_out(endpoints, targets, *done), {}};
         }
-        std::vector<webhook::LeftOut> out;
-        std::vector<Connection::Statement> statements;
-        add_missed(endpoints, targets, missed, statements);
+        webhook::Inserted out;
         Status status = (*connection)->execute("BEGIN");
-        if (status.ok()) status = (*connection)->run_pipeline(statements);
+        if (status.ok()) status = count_missed(**connection, endpoints, missed, out.uncounted);
         if (status.ok() && !targets.empty()) {
             const auto done =
                 (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
             status = done.status();
-            if (done.ok()) out = left_out(endpoints, targets, *done);
+            if (done.ok()) out.left_out = left_out(endpoints, targets, *done);
         }
         if (status.ok()) status = (*connection)->execute("COMMIT");
         if (status.ok()) return out;
@@ -181,27 +179,34 @@ class PostgresInlet final : public webhook::Inlet {
         return read;
     }
 
-    // Holds all rows of endpoints that the transaction needs, in their order, as strongly as it
-    // will: who holds one and asks for more of it waits for who waits for it.
-    void add_missed(std::span<const std::string_view> endpoints,
-                    std::span<const webhook::Target> targets,
-                    std::span<const webhook::Missed> missed,
-                    std::vector<Connection::Statement>& statements) const {
-        std::set<std::string> all;
-        for (const webhook::Target& target : targets) all.emplace(endpoints[target.endpoint]);
+    // No event waits for who holds an endpoint's row: what it missed is counted later.
+    Status count_missed(Connection& connection, std::span<const std::string_view> endpoints,
+                        std::span<const webhook::Missed> missed,
+                        std::vector<std::uint32_t>& uncounted) const {
         std::vector<std::string> ids;
+        for (const webhook::Missed& one : missed) ids.emplace_back(endpoints[one.endpoint]);
+        const auto held = hold_endpoints(connection, tables_, ids);
+        if (!held.ok()) return held.status();
+        ids.clear();
         std::vector<std::int64_t> counts;
         for (const webhook::Missed& one : missed) {
-            all.emplace(endpoints[one.endpoint]);
-            ids.emplace_back(endpoints[one.endpoint]);
-            counts.push_back(one.events);
+            const std::string_view id = endpoints[one.endpoint];
+            if (held->here.contains(id)) {
+                ids.emplace_back(id);
+                counts.push_back(one.events);
+            } else if (std::find(held->elsewhere.begin(), held->elsewhere.end(), id) !=
+                       held->elsewhere.end()) {
+                uncounted.push_back(one.endpoint);
+            }
         }
-        statements.push_back(hold_endpoints(tables_, {all.begin(), all.end()}));
-        statements.push_back(
-            {"UPDATE " + tables_.endpoints +
-                 " e SET missed_total = e.missed_total + m.events FROM unnest($1::text[], "
-                 "$2::bigint[]) AS m(endpoint_id, events) WHERE e.endpoint_id = m.endpoint_id",
-             Params().texts(ids).integers(counts)});
+        if (ids.empty()) return {};
+        return connection
+            .query("UPDATE " + tables_.endpoints +
+                       " e SET missed_total = e.missed_total + m.events FROM unnest($1::text[], "
+                       "$2::bigint[]) AS m(endpoint_id, events) WHERE e.endpoint_id = "
+                       "m.endpoint_id",
+                   Params().texts(ids).integers(counts))
+            .status();
     }
 
     // Lends what it keeps until the next call.

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -203,20 +205,28 @@ class PostgresOutlet final : public webhook::Outlet {
     }
 
     // Locks: README.md.
-    Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
-                  std::span<const webhook::EndpointChange> changes) override {
+    Result<std::vector<std::string>> record(
+        std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
+        std::span<const webhook::EndpointChange> changes) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
         if (Status begun = (*connection)->execute("BEGIN"); !begun.ok()) {
             return failed(begun.error());
         }
-        std::vector<Connection::Statement> statements{
-            hold_endpoints(tables_, endpoints_of(outcomes, changes))};
-        add_done(outcomes, statements);
-        add_failed(outcomes, statements);
-        add_changes(changes, statements);
+        auto held = hold_endpoints(**connection, tables_, endpoints_of(outcomes, changes));
+        if (!held.ok()) return failed(held.error());
+        const auto part = [&](const auto& all) {
+            std::vector<std::remove_cvref_t<decltype(all[0])>> here;
+            std::copy_if(all.begin(), all.end(), std::back_inserter(here),
+                         [&](const auto& one) { return held->here.contains(one.endpoint_id); });
+            return here;
+        };
+        std::vector<Connection::Statement> statements;
+        const bool all_here = held->elsewhere.empty();
+        add(all_here ? outcomes : part(outcomes), all_here ? changes : part(changes), statements);
         const Status status = fence().commit(**connection, epoch, std::move(statements));
-        return status.ok() ? status : Status(failed(status.error()));
+        if (!status.ok()) return failed(status.error());
+        return std::move(held->elsewhere);
     }
 
     Result<std::vector<webhook::Count>> count(const std::string& endpoint_id, std::int64_t after,
@@ -255,9 +265,10 @@ class PostgresOutlet final : public webhook::Outlet {
         if (!tables.ok()) return tables.status();
         tables_ = *std::move(tables);
         connection.limit_waits(kMaxWait);
-        // What is lost with the server is delivered again, no more.
+        // What is lost with the server is delivered again, no more. No wait for a row lasts as long
+        // as the lease.
         Status status = connection.execute(
-            "SET statement_timeout = '8s'; SET lock_timeout = '5s'; SET synchronous_commit = off");
+            "SET statement_timeout = '8s'; SET lock_timeout = '2s'; SET synchronous_commit = off");
         if (status.ok()) {
             status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, {}, {}));
         }
@@ -307,6 +318,14 @@ class PostgresOutlet final : public webhook::Outlet {
         for (const webhook::Outcome& outcome : outcomes) ids.insert(outcome.endpoint_id);
         for (const webhook::EndpointChange& change : changes) ids.insert(change.endpoint_id);
         return {ids.begin(), ids.end()};
+    }
+
+    void add(std::span<const webhook::Outcome> outcomes,
+             std::span<const webhook::EndpointChange> changes,
+             std::vector<Connection::Statement>& statements) const {
+        add_done(outcomes, statements);
+        add_failed(outcomes, statements);
+        add_changes(changes, statements);
     }
 
     void add_done(std::span<const webhook::Outcome> outcomes,

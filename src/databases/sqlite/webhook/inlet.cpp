@@ -97,17 +97,17 @@ class SqliteInlet final : public webhook::Inlet {
         return status;
     }
 
-    Result<std::vector<webhook::LeftOut>> insert(std::span<const webhook::Event> events,
-                                                 std::span<const std::string_view> endpoints,
-                                                 std::span<const webhook::Target> targets,
-                                                 std::span<const webhook::Missed> missed) override {
+    Result<webhook::Inserted> insert(std::span<const webhook::Event> events,
+                                     std::span<const std::string_view> endpoints,
+                                     std::span<const webhook::Target> targets,
+                                     std::span<const webhook::Missed> missed) override {
         if (Status status = prepare(); !status.ok()) return status;
-        std::vector<webhook::LeftOut> left_out;
+        webhook::Inserted inserted;
         Status status = database_->execute("BEGIN IMMEDIATE");
         for (const webhook::Target& target : targets) {
             if (!status.ok()) break;
             status = insert_one(endpoints[target.endpoint], events[target.event]);
-            if (database_->changes() == 0) left_out.push_back({target.endpoint, 1});
+            if (database_->changes() == 0) inserted.left_out.push_back({target.endpoint, 1});
         }
         for (const webhook::Missed& one : missed) {
             if (!status.ok()) break;
@@ -116,7 +116,7 @@ class SqliteInlet final : public webhook::Inlet {
             status = add.run();
         }
         if (status.ok()) status = database_->execute("COMMIT");
-        if (status.ok()) return left_out;
+        if (status.ok()) return inserted;
         // What is open dies with the connection at the latest.
         if (database_->in_transaction()) static_cast<void>(database_->execute("ROLLBACK"));
         if (!mailbox::blames_a_message(status.error().advice)) close();

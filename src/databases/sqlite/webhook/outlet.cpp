@@ -180,8 +180,9 @@ class SqliteOutlet final : public webhook::Outlet {
         return read;
     }
 
-    Status record(std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
-                  std::span<const webhook::EndpointChange> changes) override {
+    Result<std::vector<std::string>> record(
+        std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
+        std::span<const webhook::EndpointChange> changes) override {
         if (Status status = open(); !status.ok()) return status;
         WriteTransaction transaction(*database_);
         Status status = transaction.begin();
@@ -189,7 +190,8 @@ class SqliteOutlet final : public webhook::Outlet {
         if (status.ok()) status = write(outcomes);
         if (status.ok()) status = write(changes);
         if (status.ok()) status = transaction.commit();
-        return status;
+        if (!status.ok()) return status;
+        return std::vector<std::string>();
     }
 
     Result<std::vector<webhook::Count>> count(const std::string& endpoint_id, std::int64_t after,

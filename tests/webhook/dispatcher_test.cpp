@@ -1465,6 +1465,21 @@ TEST_P(DispatcherTest, AQueueThatAnotherRelayEmptiesIsNotTakenForFull) {
     EXPECT_EQ(second.inlet().looks, 2) << "what was seen is known now";
 }
 
+TEST_P(DispatcherTest, WhatWasAnsweredIsNotSentAgainBecauseTheDatabaseWasAwayForLong) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 20, 20)), "");
+    ASSERT_TRUE(rig.turn_until("some are sent", [&] { return !rig.receivers.requests.empty(); }));
+    ASSERT_GT(left(), 0);
+    rig.outlet().away = {ErrorCode::kQueryFailed, Advice::kRetryDestination, {}, "away"};
+    rig.turns(100, 100);
+    EXPECT_FALSE(rig.figures().dispatching);
+    rig.outlet().away = {};
+    ASSERT_TRUE(rig.turn_until("all is recorded", [&] { return left() == 0; }));
+    EXPECT_EQ(rig.receivers.requests.size(), 20U);
+    EXPECT_EQ(rig.times_said("webhooks_dispatching"), 1U) << rig.remarks();
+}
+
 // Whoever starts knows nothing of it, and may start often.
 TEST_P(DispatcherTest, AQueueThatIsFullAtTheStartIsFull) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");

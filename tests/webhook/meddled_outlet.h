@@ -17,15 +17,18 @@ class MeddledOutlet final : public webhook::Outlet {
     std::function<Status(std::size_t)> counts = [](std::size_t) { return Status(); };
     // Before anything is recorded.
     std::function<void()> records = [] {};
+    Status away;                      // while it is no success, the database is
     std::vector<std::int64_t> asked;  // behind which positions slices were
     // After a read, what it gave.
     std::function<void(const std::vector<webhook::Delivery>&)> has_read = [](const auto&) {};
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
                                                  std::chrono::milliseconds ttl) override {
+        if (!away.ok()) return away;
         return outlet_->acquire(owner, ttl);
     }
     Result<bool> renew(std::uint64_t epoch, std::chrono::milliseconds ttl) override {
+        if (!away.ok()) return away;
         return outlet_->renew(epoch, ttl);
     }
     Status release(std::uint64_t epoch) override { return outlet_->release(epoch); }
@@ -36,6 +39,7 @@ class MeddledOutlet final : public webhook::Outlet {
     Result<webhook::Read> fetch(std::span<const webhook::Slice> slices, const webhook::Due& due,
                                 const webhook::MaxBytes& max,
                                 std::vector<webhook::Delivery>& out) override {
+        if (!away.ok()) return away;
         for (const webhook::Slice& slice : slices) asked.push_back(slice.after);
         auto read = outlet_->fetch(slices, due, max, out);
         has_read(out);
@@ -44,6 +48,7 @@ class MeddledOutlet final : public webhook::Outlet {
     Result<std::vector<std::string>> record(
         std::uint64_t epoch, std::span<const webhook::Outcome> outcomes,
         std::span<const webhook::EndpointChange> changes) override {
+        if (!away.ok()) return away;
         records();
         return outlet_->record(epoch, outcomes, changes);
     }

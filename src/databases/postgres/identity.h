@@ -23,7 +23,7 @@ namespace outbox::postgres {
 ///
 /// Errors have advice `kStop`, as nothing else may be done on behalf of the term:
 /// `kServerChanged` (another timeline, an end of the log that lies behind the one seen, or a
-/// recovery from a crash, which gives the positions anew of what was committed with
+/// recovery from a crash, which gives the positions and ids anew of what was committed with
 /// synchronous_commit = off): a new term may begin; `kWrongServer` (another system identifier) and
 /// `kTableReset` are for a person.
 class Identity {

@@ -287,5 +287,148 @@ INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
                              return mode.param == postgres::Mode::kPolling ? "Polling" : "Stream";
                          });
 
+// A table whose ids come from a sequence and that has no lasting positions: what is known of a row
+// is known by an id that the server may give anew, after it has lost commits.
+class IdentityOfAnAdoptedSource : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        pg().exec("CREATE TABLE box (id bigserial PRIMARY KEY, event_type text, payload text" +
+                  GetParam() +
+                  ", created_at timestamptz NOT NULL DEFAULT clock_timestamp()); INSERT INTO box "
+                  "(event_type, payload) SELECT 'old', '1' FROM generate_series(1, 3)");
+    }
+
+    Pg pg() const { return Pg(server_.url()); }
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = server_.url();
+        config.table = "box";
+        config.after_publish =
+            GetParam().empty() ? postgres::AfterPublish::kDelete : postgres::AfterPublish::kMark;
+        return config;
+    }
+    std::string unfinished() const {
+        const std::string left = GetParam().empty() ? "true" : "processed_at IS NULL";
+        return pg().value("SELECT string_agg(id || event_type, ',' ORDER BY id) FROM box WHERE " +
+                          left);
+    }
+    // What the server does by itself where it lost the commits of the old ones.
+    void give_ids_anew() const {
+        pg().exec(
+            "DELETE FROM box; SELECT setval('box_id_seq', 1, false); INSERT INTO box (event_type, "
+            "payload) SELECT 'new', '2' FROM generate_series(1, 3)");
+    }
+    static void expect_ended(Relay& relay, const std::vector<spi::EventView>& events,
+                             const std::string& why) {
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {}});
+        for (const spi::EventView& event : events) {
+            batch.finished[0].positions.push_back(event.position);
+        }
+        EXPECT_TRUE(ends([&] { return relay.recorder().record(batch); }, why));
+        EXPECT_TRUE(ends(
+            [&] {
+                spi::EventBatch read;
+                return relay.reader().read(kAll, read);
+            },
+            why));
+    }
+    // Connections that broke are tried again.
+    template <typename Call>
+    static bool ends(const Call& call, const std::string& why) {
+        return eventually(60s, "the term ends", [&] {
+            const Status status = call();
+            if (!status.ok() && status.error().advice != Advice::kStop) return false;
+            EXPECT_FALSE(status.ok());
+            if (status.ok()) return true;
+            EXPECT_EQ(status.error().code, ErrorCode::kServerChanged) << status.error().message;
+            EXPECT_THAT(status.error().message, HasSubstr(why));
+            return true;
+        });
+    }
+    // The next term of the same process.
+    static std::vector<std::string> read_anew(Relay& relay) {
+        relay.source().begin_term();
+        const std::vector<spi::RouteName> routes{{"default", {}}};
+        const auto recorder = value_of(relay.source().open_recorder());
+        spi::Beginning beginning = value_of(recorder->begin(relay.epoch(), routes));
+        EXPECT_TRUE(value_of(relay.source().ghosts()).empty());
+        const auto reader = value_of(
+            relay.source().open_reader("default", std::move(beginning.routes[0].finished)));
+        spi::EventBatch batch;
+        require(reader->read(kAll, batch));
+        std::vector<std::string> out;
+        for (const spi::EventView& event : batch.events()) out.emplace_back(event.event_type);
+        // What destinations remember of the old ones is not of these.
+        EXPECT_NE(beginning.routes[0].producer, relay.producers()[0]);
+        return out;
+    }
+
+    PostgresServer server_;
+    TemporaryFolder folder_{"copy"};
+};
+
+TEST_P(IdentityOfAnAdoptedSource, ARecoveryFromACrashEndsTheTermAndARestartDoesNot) {
+    std::string producer;
+    {
+        Relay before(config());
+        producer = before.producers()[0];
+    }
+    server_.stop();
+    server_.start();
+    Relay relay(config());
+    EXPECT_EQ(relay.producers()[0], producer);
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 3U);
+    server_.stop();
+    server_.start();
+    ASSERT_TRUE(eventually(60s, "it reads again", [&] {
+        spi::EventBatch batch;
+        const Status read = relay.reader().read(kAll, batch);
+        EXPECT_TRUE(read.ok() || read.error().advice != Advice::kStop) << describe(read.error());
+        return read.ok();
+    }));
+    server_.stop(PostgresServer::Stop::kImmediate);
+    server_.start();
+    give_ids_anew();
+    expect_ended(relay, events, "recovered from a crash");
+    EXPECT_EQ(unfinished(), "1new,2new,3new");
+    EXPECT_EQ(read_anew(relay), (std::vector<std::string>{"new", "new", "new"}));
+}
+
+TEST_P(IdentityOfAnAdoptedSource, APromotedServerEndsTheTermAndNothingOfItIsRecordedThere) {
+    Relay relay(config());
+    server_.stop();
+    const std::string copy = (folder_ / "standby").string();
+    const std::string data = server_.data().string();
+    ASSERT_EQ(std::system(("cp -a " + data + " " + copy).c_str()), 0);
+    server_.start();
+    pg().exec("INSERT INTO box (event_type, payload) VALUES ('lost', '1')");
+    spi::EventBatch batch;
+    ASSERT_TRUE(eventually(60s, "all is read", [&] {
+        static_cast<void>(relay.reader().read(kAll, batch));
+        return batch.size() == 4;
+    }));
+    server_.stop();
+    ASSERT_EQ(std::system(("rm -rf " + data + " && cp -a " + copy + " " + data + " && touch " +
+                           data + "/standby.signal && chown postgres " + data + "/standby.signal")
+                              .c_str()),
+              0);
+    server_.start();
+    pg().exec("SELECT pg_promote()");
+    pg().exec(
+        "SELECT setval('box_id_seq', 3); INSERT INTO box (event_type, payload) VALUES ('new', "
+        "'2')");
+    expect_ended(relay, batch.events(), "a standby was promoted");
+    EXPECT_EQ(unfinished(), "1old,2old,3old,4new");
+    EXPECT_EQ(read_anew(relay), (std::vector<std::string>{"old", "old", "old", "new"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfAnAdoptedSource,
+                         testing::Values("", ", processed_at timestamptz"),
+                         [](const auto& columns) {
+                             return columns.param.empty() ? "Deleted" : "Marked";
+                         });
+
 }  // namespace
 }  // namespace outbox::test

@@ -31,7 +31,8 @@ Result<Lsn> parting(const PostgresSourceConfig& config, Connection& connection,
 Result<std::vector<spi::Ghost>> find_ghosts(const PostgresSourceConfig& config, const Table& table,
                                             Identity& identity) {
     const std::int64_t old_timeline = identity.left_timeline();
-    if (old_timeline == 0) return std::vector<spi::Ghost>{};
+    // Without lasting positions nothing is known of what was removed.
+    if (old_timeline == 0 || !table.by_position) return std::vector<spi::Ghost>{};
     Result<Connection> connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
     const Result<Lsn> end = parting(config, *connection, old_timeline);

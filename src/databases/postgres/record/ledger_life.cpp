@@ -79,7 +79,7 @@ Status LedgerTable::part_lives(Connection& connection) const {
 }
 
 // A server that took the place of another may give ids once more that this one lost, and then is
-// on another timeline.
+// on another timeline; so may one after a crash, whose statistics begin anew.
 Status LedgerTable::name_producers(Connection& connection, std::span<const spi::RouteName> routes,
                                    spi::Beginning& out) const {
     const auto known = load_routes(connection);
@@ -87,10 +87,11 @@ Status LedgerTable::name_producers(Connection& connection, std::span<const spi::
     Result<Rows> database = connection.query(
         "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = "
         "current_database()), CASE WHEN NOT pg_is_in_recovery() THEN "
-        "left(pg_walfile_name(pg_current_wal_lsn()), 8) END FROM pg_control_system()");
+        "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, "
+        "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) FROM pg_control_system()");
     if (!database.ok()) return database.status();
     std::string of = database->string(0, 0) + '/' + database->string(0, 1);
-    if (!table_.uuid_id) of += '/' + database->string(0, 2);
+    if (!table_.uuid_id) of += '/' + database->string(0, 2) + '/' + database->string(0, 3);
     for (std::size_t i = 0; i < routes.size(); ++i) {
         for (const Known& one : *known) {
             if (one.name != routes[i].name) continue;

@@ -36,14 +36,13 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
       session_(
           config,
           [this](Connection& connection) {
-              if (removals_) {
-                  if (Status same = identity_.check(connection); !same.ok()) return same;
-              }
-              if (segments_) segments_->forget_writers();
-              keeps_utf8_ = connection.keeps_utf8();
               // A row that somebody holds delays itself alone.
               Status status = connection.execute(kLockTimeout);
-              if (status.ok()) status = ledger_.prepare(connection);
+              if (status.ok()) status = identity_.check(connection);
+              if (!status.ok()) return status;
+              if (segments_) segments_->forget_writers();
+              keeps_utf8_ = connection.keeps_utf8();
+              status = ledger_.prepare(connection);
               if (status.ok() && removals_) status = removals_->prepare(connection);
               if (!status.ok()) return status;
               return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});

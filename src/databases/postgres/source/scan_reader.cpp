@@ -35,9 +35,10 @@ std::string array_literal(std::span<const std::string> ids) {
 
 }  // namespace
 
-ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table,
+ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
                        const std::string& route, std::shared_ptr<sources::PositionMap> positions)
     : table_(table),
+      identity_(identity),
       route_(quote_literal(route)),
       select_(select_list(table, config)),
       tenants_(tenant_condition(table, config)),
@@ -69,7 +70,9 @@ std::string ScanReader::scan_sql(const std::string& known, const std::string& li
     return "SELECT " + select_ + " FROM (" + branches + ") t" + order;
 }
 
-Status ScanReader::prepare(Connection& connection) const {
+Status ScanReader::prepare(Connection& connection) {
+    // Another server, or one that has lost commits, may have given known ids to other rows.
+    if (Status same = identity_.check(connection); !same.ok()) return same;
     // The list of known ids must be a constant when the statement is planned.
     Status status = connection.execute("SET plan_cache_mode = force_custom_plan");
     if (status.ok()) status = connection.execute(kHashMemory);

@@ -7,6 +7,7 @@
 
 #include <outbox/spi/source.h>
 
+#include "databases/postgres/identity.h"
 #include "databases/postgres/session.h"
 #include "databases/postgres/source/config.h"
 #include "databases/postgres/source/decode.h"
@@ -21,16 +22,17 @@ namespace outbox::postgres {
 /// is overtaken by one that was written after it committed. Behind a full one it reads ahead.
 class ScanReader final : public spi::Reader {
   public:
-    /// `positions` is shared with the other readers and recorders of the source.
-    ScanReader(const PostgresSourceConfig& config, const Table& table, const std::string& route,
-               std::shared_ptr<sources::PositionMap> positions);
+    /// `identity` is the source's and outlives the reader. `positions` is shared with the other
+    /// readers and recorders of the source.
+    ScanReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
+               const std::string& route, std::shared_ptr<sources::PositionMap> positions);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
     void forget(std::span<const spi::Position> positions) override { rows_.forget(positions); }
 
   private:
-    Status prepare(Connection& connection) const;
+    Status prepare(Connection& connection);
     [[nodiscard]] std::string scan_sql(const std::string& known, const std::string& limit,
                                        bool beside_many) const;
     Status look_at_done(Connection& connection);
@@ -39,6 +41,7 @@ class ScanReader final : public spi::Reader {
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
 
     const Table table_;
+    Identity& identity_;
     const std::string route_;  // an SQL literal
     const std::string select_;
     const std::string tenants_;

@@ -59,7 +59,8 @@ class PostgresSource final : public spi::Source {
             return std::unique_ptr<spi::Reader>(
                 new PositionReader(config_, table_, identity_, std::move(finished)));
         }
-        return std::unique_ptr<spi::Reader>(new ScanReader(config_, table_, route, positions_));
+        return std::unique_ptr<spi::Reader>(
+            new ScanReader(config_, table_, identity_, route, positions_));
     }
 
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {

@@ -1733,7 +1733,7 @@ class HeldRow : public DispatcherTest {
         for (int i = 1; i <= 5; ++i) {
             ASSERT_EQ(rig.write(keyed(20 * i, 20 * i + 20, 3)), "");
             ASSERT_TRUE(rig.turn_until("the other's go", [&] { return left("one") == 0; }));
-            rig.turns(50, 20);
+            rig.turns(150, 20);  // it looks back meanwhile
         }
         EXPECT_GT(left("two"), 0);
         EXPECT_EQ(rig.times_said("webhook_not_recorded"), 1U) << rig.remarks();

@@ -11,11 +11,13 @@ namespace outbox::postgres {
 namespace {
 
 // The timeline is the first part of the name of a log file.
-constexpr const char* kServer =
-    "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
-    "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() THEN "
-    "pg_current_wal_flush_lsn() END, (SELECT oid FROM pg_database WHERE datname = "
-    "current_database()), pg_stat_get_bgwriter_stat_reset_time() FROM pg_control_system()";
+std::string server_sql() {
+    return "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
+           "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() "
+           "THEN pg_current_wal_flush_lsn() END, (SELECT oid FROM pg_database WHERE datname = "
+           "current_database()), " +
+           std::string(kStatisticsSince) + " FROM pg_control_system()";
+}
 
 Status reset(const Table& table, const std::string& what) {
     return {ErrorCode::kTableReset, Advice::kStop,
@@ -111,7 +113,7 @@ Identity::Known Identity::known() const {
 }
 
 Result<ServerIdentity> Identity::ask(Connection& connection) {
-    Result<Rows> rows = connection.query(kServer);
+    Result<Rows> rows = connection.query(server_sql());
     if (!rows.ok()) return rows.status();
     if (rows->boolean(0, 1)) {
         return ErrorInfo{ErrorCode::kConnectFailed, Advice::kRetryDestination, "25006",

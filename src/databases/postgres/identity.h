@@ -17,6 +17,11 @@
 
 namespace outbox::postgres {
 
+/// Since when the server counts: as of its last crash, or of its beginning. Clean restarts keep
+/// it. The older of two kinds, as an operator may begin one of them anew.
+inline constexpr std::string_view kStatisticsSince =
+    "least(pg_stat_get_bgwriter_stat_reset_time(), (SELECT stats_reset FROM pg_stat_archiver))";
+
 /// Which cluster, which life of it and which table a term of the relay works on: what it remembers
 /// of positions means nothing elsewhere. Each new connection that reads or writes for a term is
 /// compared with it before its first statement. Shared by them; thread-safe.

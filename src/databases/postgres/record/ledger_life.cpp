@@ -1,5 +1,6 @@
 // What is remembered of rows by their ids, where another life of the table gives those again.
 #include "core/producer_name.h"
+#include "databases/postgres/identity.h"
 #include "databases/postgres/record/ledger.h"
 
 namespace outbox::postgres {
@@ -88,7 +89,8 @@ Status LedgerTable::name_producers(Connection& connection, std::span<const spi::
         "SELECT system_identifier, (SELECT oid FROM pg_database WHERE datname = "
         "current_database()), CASE WHEN NOT pg_is_in_recovery() THEN "
         "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, "
-        "extract(epoch FROM pg_stat_get_bgwriter_stat_reset_time()) FROM pg_control_system()");
+        "extract(epoch FROM " +
+        std::string(kStatisticsSince) + ") FROM pg_control_system()");
     if (!database.ok()) return database.status();
     std::string of = database->string(0, 0) + '/' + database->string(0, 1);
     if (!table_.uuid_id) of += '/' + database->string(0, 2) + '/' + database->string(0, 3);

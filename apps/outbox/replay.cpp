@@ -437,7 +437,7 @@ Result<std::uint64_t> take_over(replay::Runs& runs, const replay::Run& wanted,
         std::this_thread::sleep_for(kTakeEvery);
         auto now = runs.find(run.id);
         if (!now.ok()) return now.error();
-        if (!*now) return held_by_other(run);
+        if (!*now) return run_is_gone(run);
         run = std::move(**now);
     }
 }
@@ -504,9 +504,14 @@ int run_replay(const runtime::Invocation& invocation) {
     if (!epoch.ok()) return report(epoch.error());
     const auto begun = runs.find(run.id);
     if (!begun.ok()) return report(begun.error());
-    if (!*epoch || !*begun) return report(held_by_other(run));
+    if (!*begun) return report(run_is_gone(run));
+    if (!*epoch) return report(held_by_other(**begun));
     if (!json) std::cout << "run " << run.id << " begins\n" << std::flush;
-    return carry_out(*outfit, runs, **begun, **epoch, json, told);
+    const int code = carry_out(*outfit, runs, **begun, **epoch, json, told);
+    if (estimate->left_out > 0) {
+        std::cerr << "outbox: left out when the run began: " << left_out_text(*estimate) << "\n";
+    }
+    return code;
 }
 
 int run_replay_resume(const runtime::Invocation& invocation) {
@@ -545,7 +550,7 @@ int run_replay_resume(const runtime::Invocation& invocation) {
     if (!epoch.ok()) return report(epoch.error());
     const auto now = runs.find(run->id);
     if (!now.ok()) return report(now.error());
-    if (!*now) return report(held_by_other(*run));
+    if (!*now) return report(run_is_gone(*run));
     const bool json = options.flag("json");
     if (!json) {
         std::cout << "run " << run->id << " goes on: " << with_commas((*now)->sent) << " of "

@@ -19,6 +19,7 @@ namespace outbox::app {
 struct Report {
     std::string source;
     spi::Recorder::Stats database;
+    bool is_other_table = false;  ///< See `Operations::is_other_table`.
     LeaseInfo lease;
     std::vector<RouteInfo> routes;
     std::vector<LedgerRoute> ledgers;  ///< Where destinations were asked for.

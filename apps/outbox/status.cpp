@@ -75,6 +75,14 @@ std::string webhook_remark(const Report& report) {
            "endpoints are deleted: outbox webhook delete ID --yes";
 }
 
+std::string table_remark(const Report& report) {
+    if (!report.is_other_table) return {};
+    return "the table is not the one that the ledgers of its routes were kept for (replaced, "
+           "restored, or its "
+           "numbers begun anew); the backlog is what these leave open. A relay that starts sends "
+           "all that it holds, or says what has to be settled first";
+}
+
 // Of a relay that would lead with others than the table has now.
 bool has_other_routes(const StandbyInfo& standby, const Report& report) {
     std::vector<std::string> known;
@@ -183,6 +191,7 @@ nlohmann::ordered_json json_of(const Report& report) {
     return {{"source", report.source},
             {"backlog", report.database.backlog},
             {"backlog_estimated", report.database.estimated},
+            {"remark", text_or_null(table_remark(report))},
             {"oldest_age_s", report.database.oldest_age_s},
             {"failing", report.database.failing},
             {"dead", report.database.dead},
@@ -279,6 +288,12 @@ Status ReportReader::read_source(Report& report, bool with_destinations) {
     auto stats = open_->recorder->stats();
     if (!stats.ok()) return stats.status();
     report.database = *stats;
+    const auto other = open_->outbox.operations->is_other_table();
+    if (!other.ok()) {
+        if (!lacks_rights(other.error())) return other.status();
+        report.not_shown.push_back(describe(other.error()));
+    }
+    report.is_other_table = other.ok() && *other;
     auto lease = open_->outbox.operations->lease();
     if (!lease.ok()) return lease.status();
     report.lease = *lease;
@@ -381,6 +396,9 @@ void print_summary(const Report& report) {
                                         database.oldest_age_s > kOldestWarningS, false);
     }
     print_line("backlog", backlog);
+    if (const std::string remark = table_remark(report); !remark.empty()) {
+        print_line("remark", coloured(Colour::kYellow, remark));
+    }
     print_line("scheduled", with_commas(database.scheduled));
     print_line("failing", marked(with_commas(database.failing), database.failing > 0, false));
     print_line("dead", marked(with_commas(database.dead), false, database.dead > 0));

@@ -228,6 +228,9 @@ class Operations : public DeadLetters {
     virtual Result<LeaseInfo> lease() = 0;
     /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;
+    /// Whether the table is another one, by its numbering, than the ledgers of its routes were kept
+    /// for, and no relay has gone on with it since: figures that go by the ledgers mean little.
+    virtual Result<bool> is_other_table() { return false; }
     /// Relays that have said lately that they wait for the lease, by owner.
     virtual Result<std::vector<StandbyInfo>> standbys() = 0;
     /// Events that wait for another attempt, those that failed first before the others.

@@ -53,7 +53,7 @@ class Runner {
 
     /// Blocks until the run is over or `stop` says to leave it, which waits up to the shutdown
     /// grace for what is under way. `epoch`: of this runner. `told` is called now and then. Errors:
-    /// `kLeaseLost` where another runner took over, and what stopped the route.
+    /// `kLeaseLost` as from `Runs::record`, and what stopped the route.
     Result<Ending> run(Run& run, std::uint64_t epoch, std::unique_ptr<spi::Sink> sink,
                        const std::function<bool()>& stop,
                        const std::function<void(const Look&)>& told);

@@ -117,6 +117,10 @@ std::string detail_of(const Run& run) {
            std::to_string(run.rate) + "/s" + (run.as_new ? ", as new events" : "");
 }
 
+ErrorInfo lease_lost(std::string message) {
+    return {ErrorCode::kLeaseLost, Advice::kStop, {}, std::move(message)};
+}
+
 std::string with_reason(const std::string& detail, const std::string& reason) {
     return detail + "; reason: " + reason;
 }
@@ -132,6 +136,16 @@ std::string describe(const Selection& selection) {
     if (!selection.event_type.empty()) text += ", event type " + selection.event_type;
     for (const std::string& tenant : selection.tenants) text += ", tenant " + tenant;
     return text;
+}
+
+ErrorInfo run_is_gone(const Run& run) {
+    return lease_lost(
+        "run " + run.id +
+        " is not in outbox_replays any more: the row was deleted, or the database failed over or "
+        "was restored to a state from before it. It had sent " +
+        std::to_string(run.sent) + " of " + std::to_string(run.expected) +
+        " and cannot be gone on with; a new run sends these again, too, where --since does not "
+        "leave them out");
 }
 
 std::string Runs::columns() const {
@@ -242,12 +256,23 @@ Result<std::string> Runs::record(const Run& run, std::uint64_t epoch, const Prog
          std::to_string(lease_ms), run.id, std::to_string(epoch)});
     if (!rows.ok()) return rows.error();
     if (!rows->empty()) return (*rows)[0][0];
-    return ErrorInfo{ErrorCode::kLeaseLost,
-                     Advice::kStop,
-                     {},
-                     "another process goes on with run " + run.id +
-                         ", as this one did not answer for " + std::to_string(lease_ms / 1000) +
-                         " s"};
+    return why_not_recorded(run, epoch, lease_ms);
+}
+
+// Epochs rise with each runner: only a database that was set back has the row without this one's.
+ErrorInfo Runs::why_not_recorded(const Run& run, std::uint64_t epoch, std::int64_t lease_ms) {
+    const auto rows = table_.run(
+        "SELECT epoch FROM " + table_.named("outbox_replays") + " WHERE run = $1", {run.id});
+    if (!rows.ok()) return rows.error();
+    if (rows->empty()) return run_is_gone(run);
+    if (static_cast<std::uint64_t>(number((*rows)[0][0])) < epoch) {
+        return lease_lost(
+            "the database failed over or was restored to a state from before this process took "
+            "run " +
+            run.id + "; `outbox replay resume` goes on with it");
+    }
+    return lease_lost("another process goes on with run " + run.id +
+                      ", as this one did not answer for " + std::to_string(lease_ms / 1000) + " s");
 }
 
 Status Runs::leave(const Run& run, std::uint64_t epoch, const std::string& state,

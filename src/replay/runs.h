@@ -61,6 +61,9 @@ struct Progress {
 
 inline constexpr std::size_t kMaxRefusals = 100;  ///< That a run lists.
 
+/// For a run whose row was there and is not.
+[[nodiscard]] ErrorInfo run_is_gone(const Run& run);
+
 /// The runs of one outbox table: who begins, goes on with or cancels one also writes a line of
 /// outbox_audit, in the same transaction. Used by one thread; calls block on the database.
 class Runs {
@@ -81,7 +84,8 @@ class Runs {
     Result<std::optional<std::uint64_t>> take(const Run& run, const std::string& runner,
                                               std::int64_t lease_ms, const std::string& reason);
     /// Writes down how far the runner is and that it is alive for `lease_ms` more. The state of the
-    /// run, which somebody may have cancelled; `kLeaseLost` where another runner has it.
+    /// run, which somebody may have cancelled; `kLeaseLost` where another runner has it, or where
+    /// the database has forgotten the run or this runner.
     Result<std::string> record(const Run& run, std::uint64_t epoch, const Progress& progress,
                                std::int64_t lease_ms);
     /// The runner leaves it: in `state`, or as it is where that is empty.
@@ -91,6 +95,7 @@ class Runs {
     Result<bool> cancel(const Run& run, const std::string& reason);
 
   private:
+    ErrorInfo why_not_recorded(const Run& run, std::uint64_t epoch, std::int64_t lease_ms);
     Status audit(const std::string& action, const std::string& detail, std::int64_t events);
     Status in_transaction(const std::function<Status()>& change);
     [[nodiscard]] std::string columns() const;

@@ -185,7 +185,9 @@ constexpr ErrorText kErrorTexts[] = {
     {ErrorCode::kMigrationRefused, "the database is newer, or a migration was changed"},
     {ErrorCode::kQueryFailed, "the database refused a statement"},
     {ErrorCode::kConnectionLost, "the connection broke; the relay makes a new one"},
-    {ErrorCode::kLeaseLost, "another relay holds the lease now"},
+    {ErrorCode::kLeaseLost,
+     "another relay holds the lease now; of a replay: another process has the run, or the database "
+     "has forgotten it"},
     {ErrorCode::kServerChanged,
      "the database failed over or was restored; the relay drops what it remembers and begins anew"},
     {ErrorCode::kWrongServer, "another database cluster answers at the address; the relay stops"},

@@ -607,6 +607,10 @@ TEST_P(ReplayOfKeptRows, OneEventThatWaitsKeepsThoseBehindItOutAndThatIsSaid) {
                   .at("estimate")
                   .at("left_out"),
               3);
+    const Finished sent = replay({"--tenant", "acme"});
+    EXPECT_EQ(sent.status.code, 0) << sent.err;
+    EXPECT_THAT(sent.out, HasSubstr("finished"));
+    EXPECT_THAT(sent.err, HasSubstr("left out when the run began: 3, behind the first event"));
 }
 
 TEST_P(Replay, ToAnotherDestinationNeedsItsOwnName) {

@@ -19,6 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using replay::Runs;
+using testing::HasSubstr;
 
 constexpr const char* kPostgres = "postgres";
 constexpr const char* kSqlite = "sqlite";
@@ -133,12 +134,32 @@ TEST_P(RunsOfReplay, OneThatWasTakenOverIsWrittenByItsNewRunnerAlone) {
     const auto late = paused.runs->record(run_, **first, sent(9), kLongMs);
     ASSERT_FALSE(late.ok());
     EXPECT_EQ(late.error().code, ErrorCode::kLeaseLost);
+    EXPECT_THAT(late.error().message, HasSubstr("another process goes on"));
     ASSERT_TRUE(paused.runs->leave(run_, **first, "finished", {}).ok());
     const replay::Run now = found(next);
     EXPECT_EQ(now.sent, 5);
     EXPECT_EQ(now.state, "running");
     EXPECT_EQ(now.runner, "host-b:2");
     EXPECT_GT(now.lease_ms, 0);
+}
+
+TEST_P(RunsOfReplay, OneThatTheDatabaseHasForgottenIsNotSaidToBeAnothersRun) {
+    Member runner = member();
+    const auto epoch = runner.runs->take(run_, "host-a:1", kLongMs, {});
+    ASSERT_TRUE(epoch.ok() && *epoch);
+    // As after a failover that lost the newest changes: who took the run, and then the run.
+    exec("UPDATE outbox_replays SET epoch = 0, runner = '', runner_until = NULL");
+    const auto not_taken = runner.runs->record(run_, **epoch, sent(3), kLongMs);
+    ASSERT_FALSE(not_taken.ok());
+    EXPECT_EQ(not_taken.error().code, ErrorCode::kLeaseLost);
+    EXPECT_THAT(not_taken.error().message, HasSubstr("`outbox replay resume` goes on"));
+
+    exec("DELETE FROM outbox_replays");
+    const auto gone = runner.runs->record(run_, **epoch, sent(3), kLongMs);
+    ASSERT_FALSE(gone.ok());
+    EXPECT_EQ(gone.error().code, ErrorCode::kLeaseLost);
+    EXPECT_THAT(gone.error().message, HasSubstr("is not in outbox_replays any more"));
+    EXPECT_THAT(gone.error().message, HasSubstr("a new run sends these again"));
 }
 
 TEST_P(RunsOfReplay, OfManyThatTakeOneAtOnceOneHasIt) {

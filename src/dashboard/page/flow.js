@@ -52,6 +52,7 @@ export function troubles(overview) {
   }
   const stuck = overview.sagas.filter((one) => one.state === 'stuck').reduce((sum, one) => sum + one.count, 0);
   if (stuck > 0) add('bad', '#/sagas', `${plural(stuck, 'saga is', 'sagas are')} stuck.`);
+  if (overview.remark) add('warn', '#/flow', overview.remark);
   if (overview.webhooks?.remark) add('warn', '#/flow', overview.webhooks.remark);
   const order = ['bad', 'warn'];
   return found.sort((one, other) => order.indexOf(one.kind) - order.indexOf(other.kind));

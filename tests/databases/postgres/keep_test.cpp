@@ -16,6 +16,7 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -624,6 +625,28 @@ TEST_F(Kept, ATableThatBeganAnewIsSentAllThoughMoreWasSettled) {
     EXPECT_THAT(next.notes()[0], HasSubstr("began anew"));
     EXPECT_EQ(next.read().size(), 50U);
     EXPECT_EQ(pg_.number("SELECT settled FROM outbox_routes"), 0);
+}
+
+// Its events cannot be told from those of a dump.
+TEST_F(Kept, ATableThatBeganAnewAndReachedAsFarAgainIsLeftToAPersonWhichStatusSays) {
+    insert(50);
+    const auto operations = value_of(postgres::open_operations(config(), "public.outbox_events"));
+    {
+        Relay relay(config());
+        publish_all(relay);
+        EXPECT_FALSE(value_of(operations->is_other_table()));
+    }
+    pg_.exec("TRUNCATE outbox_events RESTART IDENTITY");
+    insert(60);
+    EXPECT_TRUE(value_of(operations->is_other_table()));
+    EXPECT_THAT([&] { Relay(this->config()); },
+                testing::ThrowsMessage<std::runtime_error>(
+                    AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("outbox routes begin --db URL"))));
+    pg_.exec("UPDATE outbox_lease SET owner = NULL, expires_at = NULL");
+    value_of(operations->forget_ledgers());
+    EXPECT_FALSE(value_of(operations->is_other_table()));
+    Relay next(config());
+    EXPECT_EQ(next.read().size(), 60U);
 }
 
 // The key of a segment does not refuse what stands in another one.

@@ -129,6 +129,15 @@ TEST_F(NativeLedger, OfAnotherTableIsRefusedWithTheCommandsThatSettleIt) {
     EXPECT_EQ(next.read().size(), 8U);
 }
 
+// As while an index of it is made: `outbox status` only reads.
+TEST_F(NativeLedger, IsLookedAtWhileSomebodyKeepsOthersFromWritingToIt) {
+    Pg holder(url_);
+    holder.exec("BEGIN; LOCK TABLE outbox_ledger IN EXCLUSIVE MODE");
+    const auto source = value_of(postgres::make_postgres_source(config()));
+    const auto recorder = value_of(source->open_recorder());
+    EXPECT_EQ(value_of(recorder->stats()).backlog, 0);
+}
+
 TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
     insert(10);
     Relay relay(config());

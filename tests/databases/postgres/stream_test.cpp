@@ -227,6 +227,23 @@ TEST_P(Stream, BringsNothingThatWasRolledBackAndItsPositionsAreProvedEmpty) {
     EXPECT_THAT(closed, ElementsAre(1, 3));
 }
 
+// A look at the table is due each second while there are holes, and each 30 s without. A route that
+// joined long ago has not read the table since, and the stream alone tells of the hole.
+TEST_P(Stream, PositionsThatItShowsToBeMissingAreProvedEmptyWithinSeconds) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec("BEGIN; " + insert("0") + "; ROLLBACK");
+    pg_.exec(insert("1"));
+    EXPECT_THAT(route.next(1), ElementsAre("1"));
+    EXPECT_TRUE(eventually(10s, "the hole is closed", [&] {
+        spi::EventBatch batch;
+        require(route.reader().read(kAll, batch));
+        return std::ranges::any_of(
+            batch.closed, [](const auto& range) { return range.first <= 1 && 1 <= range.last; });
+    }));
+    EXPECT_EQ(route.path(), "stream");
+}
+
 TEST_P(Stream, IsWaitedForByReadingTheTableWhileATransactionIsOpen) {
     Route route(source());
     Pg other(shared_postgres().url());

@@ -42,9 +42,7 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
               if (!status.ok()) return status;
               if (segments_) segments_->forget_writers();
               keeps_utf8_ = connection.keeps_utf8();
-              status = ledger_.prepare(connection);
-              if (status.ok() && removals_) status = removals_->prepare(connection);
-              if (!status.ok()) return status;
+              can_write_ = false;
               return connection.prepare(kLogEnd, "SELECT pg_current_wal_insert_lsn()", {});
           },
           table.path) {
@@ -76,6 +74,20 @@ std::optional<spi::Position> PostgresRecorder::stable_position(spi::Position pos
     return positions_ == nullptr ? std::optional(position) : std::nullopt;
 }
 
+// To prepare a change takes the lock of one: who only looks (`outbox status`) waits for nobody.
+Result<Connection*> PostgresRecorder::connection_to_write() {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok() || can_write_) return connection;
+    Status status = ledger_.prepare(**connection);
+    if (status.ok() && removals_) status = removals_->prepare(**connection);
+    if (!status.ok()) {
+        session_.drop();
+        return status;
+    }
+    can_write_ = true;
+    return connection;
+}
+
 Result<Rows> PostgresRecorder::query(const std::string& sql, const Params& params) {
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
@@ -84,7 +96,7 @@ Result<Rows> PostgresRecorder::query(const std::string& sql, const Params& param
 
 Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
                                                std::span<const spi::RouteName> routes) {
-    const Result<Connection*> connection = session_.get();
+    const Result<Connection*> connection = connection_to_write();
     if (!connection.ok()) return connection.status();
     Status status = identity_.check_table(**connection);
     if (status.ok()) status = (*connection)->execute("BEGIN");
@@ -281,7 +293,7 @@ Status PostgresRecorder::note_finished(Connection& connection, const spi::Record
 
 Status PostgresRecorder::record(const spi::RecordBatch& batch) {
     if (batch.empty()) return {};
-    const Result<Connection*> connection = session_.get();
+    const Result<Connection*> connection = connection_to_write();
     if (!connection.ok()) return connection.status();
     Status status = learn_failing(**connection, batch.epoch);
     if (status.ok()) status = note_finished(**connection, batch);
@@ -341,7 +353,7 @@ Status PostgresRecorder::write(Connection& connection, const spi::RecordBatch& b
 
 Result<spi::Removed> PostgresRecorder::remove(std::uint64_t epoch,
                                               std::span<const spi::Position> positions) {
-    const Result<Connection*> connection = session_.get();
+    const Result<Connection*> connection = connection_to_write();
     if (!connection.ok()) return connection.status();
     auto removed = removals_->remove(**connection, epoch, positions);
     if (!removed.ok() && removed.error().code != ErrorCode::kLeaseLost) session_.drop();

@@ -128,6 +128,7 @@ class PostgresRecorder final : public spi::Recorder {
     Result<std::optional<DuePlace>> oldest_due(const DueLook& look);
     Result<std::size_t> move_of(const DueLook& look, std::uint64_t epoch, std::size_t limit,
                                 const RefusesDue& refuses);
+    Result<Connection*> connection_to_write();
     Result<Rows> query(const std::string& sql, const Params& params);
     Result<std::optional<Rows>> query_within(const std::string& limit, const std::string& sql,
                                              const Params& params);
@@ -156,6 +157,7 @@ class PostgresRecorder final : public spi::Recorder {
     };
     std::unordered_map<std::string, Failing> failing_;
     bool keeps_utf8_ = true;  // as the last connection said
+    bool can_write_ = false;  // what records and removes is prepared
     bool has_dead_ = false;   // there may be dead letters
     std::optional<Stats> last_stats_;
     bool looked_ = false;  // for the figures

@@ -517,7 +517,6 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
     if (!status.ok()) session_.drop();
     identity_.returned(out, events_before);
     told_at_end_ = at_end_ && !has_ahead_;
-    told_holes_ = !mark_.holes().empty();
     most_events_ = std::max(most_events_, limits.max_events);
     // Who has little room now will have more when a part of it is free again.
     if (status.ok() && !has_ahead_ && limits.max_events >= kCopyFromRows) {
@@ -531,7 +530,7 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
 // due, for which the connection has to be free.
 void PositionReader::read_ahead(const spi::ReadLimits& limits) {
     const auto now = Clock::now();
-    if (!may_read_ahead_ || !full_ || told_holes_ || now - looked_at_table_ >= kLookAtTableEvery ||
+    if (!may_read_ahead_ || !full_ || has_holes() || now - looked_at_table_ >= kLookAtTableEvery ||
         now - looked_below_ >= kLookBelowEvery) {
         return;
     }

@@ -49,7 +49,9 @@ class PositionReader final : public spi::Reader {
     /// The last read left nothing.
     [[nodiscard]] bool at_end() const { return told_at_end_; }
     [[nodiscard]] const Table& table() const { return table_; }
-    [[nodiscard]] bool has_holes() const { return told_holes_; }
+    /// Those of the stream included. False while something is read ahead, which nothing is for a
+    /// stream: what is read ahead was begun without holes.
+    [[nodiscard]] bool has_holes() const { return !has_ahead_ && !mark_.holes().empty(); }
     /// For questions beside the reads.
     Result<Connection*> connection() { return session_.get(); }
     /// Looks whether the table is still the same, now and then.
@@ -130,7 +132,6 @@ class PositionReader final : public spi::Reader {
     bool may_read_ahead_ = true;
     bool has_ahead_ = false;       // something is read ahead, or was and is not handed out
     bool told_at_end_ = false;     // as of the last read
-    bool told_holes_ = false;      // likewise
     std::size_t most_events_ = 0;  // that a read was asked for
 
     spi::EventBatch ahead_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/sql_text.h"
+#include "databases/postgres/identity.h"
 #include "databases/postgres/record/ledger.h"
 
 namespace outbox::postgres {
@@ -108,6 +109,26 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
         routes.push_back(std::move(route));
     }
     return routes;
+}
+
+Result<bool> RouteLedgers::are_of_another() {
+    const auto table = resolve_table(connection_, config_);
+    if (!table.ok()) return table.status();
+    if (!table->by_position) return false;
+    const std::string of_table = std::string(" WHERE life IS NOT NULL AND ") + kOfTable;
+    const auto rows =
+        connection_.query("SELECT " + life_of(*table) + ", l.life FROM (SELECT life FROM " + side_ +
+                              "outbox_ledger" + of_table +
+                              (table->keep ? " UNION SELECT life FROM " + side_ + "outbox_routes" +
+                                                 of_table + " AND settled > 0"
+                                           : " GROUP BY life") +
+                              ") l",
+                          Params().text(table_));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        if (!same_life(rows->text(row, 1), rows->text(row, 0))) return true;
+    }
+    return false;
 }
 
 std::string RouteLedgers::tenant_of(const Table& table) const {

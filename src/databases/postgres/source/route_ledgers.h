@@ -29,6 +29,8 @@ class RouteLedgers {
 
     Result<std::vector<LeaseInfo>> leases(bool lock);
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
+    /// See `Operations::is_other_table`.
+    Result<bool> are_of_another();
     /// See `Operations::unfinished_of_tenant`.
     Result<BoundedCount> unfinished_of(const std::string& tenant);
     Result<TenantBacklogs> tenant_backlogs();

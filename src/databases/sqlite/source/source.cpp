@@ -150,7 +150,7 @@ class SqliteSource final : public spi::Source {
         WriteTransaction write(**database);
         const Status writable = write.begin();
         findings.push_back({writable.ok() ? kOk : kFail,
-                            writable.ok() ? "rights: the file can be written"
+                            writable.ok() ? "rights: this user may write to the file"
                                           : "rights: " + writable.error().message,
                             {}});
         return findings;

@@ -207,8 +207,9 @@ endfunction()
 
 # outbox_test(NAME [HOT] [LONG] SOURCES a.cpp ... [DEPENDS target ...] [LABELS label ...])
 # LABELS: unit (no server), server (starts real servers), broker (no PostgreSQL among them: not
-# repeated with its other versions), full (long), relay (also run under TSan;
-# nothing that talks to Kafka, as g++ 12 cannot follow the C11 threads of librdkafka).
+# repeated with its other versions), full (long), relay (also run under
+# TSan), threads (the same with --long); nothing of these talks to Kafka, as g++ 12 cannot follow the
+# C11 threads of librdkafka.
 # HOT: as for libraries. LONG: takes a minute or more, so it is begun before the others.
 function(outbox_test name)
     cmake_parse_arguments(ARG "HOT;LONG" "" "SOURCES;DEPENDS;LABELS" ${ARGN})

@@ -1789,6 +1789,29 @@ TEST_P(HeldRow, OfAFullQueueDelaysNoEvent) {
     EXPECT_EQ(rig.fan_out().missed_total(), 30);
 }
 
+// Of SQLite, where whoever writes holds all of it.
+class HeldFile : public DispatcherTest {};
+
+INSTANTIATE_TEST_SUITE_P(Sqlite, HeldFile, testing::Values(Backend::kSqlite),
+                         [](const auto& info) { return backend_name(info.param); });
+
+TEST_P(HeldFile, IsNoEndpointsMatter) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    ASSERT_EQ(add_endpoint(url_, "two"), "");
+    Rig rig(url_, with_a_long_lease(), 1);
+    ASSERT_EQ(rig.write(keyed(0, 20, 20)), "");
+    ASSERT_TRUE(rig.turn_until("some are sent", [&] { return !rig.receivers.requests.empty(); }));
+    ASSERT_GT(left(), 0);
+    db_->exec("BEGIN IMMEDIATE");
+    ASSERT_TRUE(rig.turn_until("it finds the file held",
+                               [&] { return rig.said("webhooks_database_away"); }));
+    db_->exec("COMMIT");
+    rig.turns(100, 100);
+    EXPECT_EQ(left(), 0) << "nobody waits once it is free";
+    EXPECT_EQ(rig.receivers.requests.size(), 40U);
+    EXPECT_FALSE(rig.said("webhook_not_recorded")) << rig.remarks();
+}
+
 // A table of which no statistics were taken is small for the planner.
 TEST(WebhookReads, TakeNoMoreOfALongQueueThanASlice) {
     constexpr int kReads = 20;

@@ -146,10 +146,11 @@ inline std::unique_ptr<webhook::Inlet> open_inlet(const std::string& url) {
         .value_or_throw();
 }
 
-inline std::unique_ptr<webhook::Outlet> open_outlet(const std::string& url) {
+inline std::unique_ptr<webhook::Outlet> open_outlet(const std::string& url,
+                                                    int patience_s = kPatienceS) {
     const auto* database = find_database(url).value_or_throw();
     return database
-        ->open_webhook_outlet({.target = url, .owners = {}, .connect_timeout_s = kPatienceS})
+        ->open_webhook_outlet({.target = url, .owners = {}, .connect_timeout_s = patience_s})
         .value_or_throw();
 }
 
@@ -162,9 +163,10 @@ inline std::unique_ptr<webhook::Registry> open_registry(const std::string& url) 
 // One relay's part: it writes deliveries and delivers them.
 class Rig {
   public:
-    explicit Rig(std::string url, webhook::DispatchOptions options = {})
+    explicit Rig(std::string url, webhook::DispatchOptions options = {},
+                 int patience_s = kPatienceS)
         : url_(std::move(url)),
-          outlet_(std::make_unique<MeddledOutlet>(open_outlet(url_))),
+          outlet_(std::make_unique<MeddledOutlet>(open_outlet(url_, patience_s))),
           dispatcher_(std::make_unique<webhook::Dispatcher>(
               webhook::Dispatcher::Deps{*outlet_, receivers, queues, clock}, named(options))),
           inlet_(new MeddledInlet(open_inlet(url_))),

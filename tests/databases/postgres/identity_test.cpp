@@ -290,11 +290,21 @@ INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
 
 // A table whose ids come from a sequence and that has no lasting positions: what is known of a row
 // is known by an id that the server may give anew, after it has lost commits.
-class IdentityOfAnAdoptedSource : public testing::TestWithParam<std::string> {
+struct AdoptedTable {
+    const char* name;
+    std::string id;
+    bool marked = false;
+};
+
+const std::string kNumbers = "bigint DEFAULT nextval('box_id_seq')";
+const std::string kTexts = "text DEFAULT nextval('box_id_seq')::text";
+
+class IdentityOfAnAdoptedSource : public testing::TestWithParam<AdoptedTable> {
   protected:
     void SetUp() override {
-        pg().exec("CREATE TABLE box (id bigserial PRIMARY KEY, event_type text, payload text" +
-                  GetParam() +
+        pg().exec("CREATE SEQUENCE box_id_seq; CREATE TABLE box (id " + GetParam().id +
+                  " PRIMARY KEY, event_type text, payload text" +
+                  (GetParam().marked ? ", processed_at timestamptz" : "") +
                   ", created_at timestamptz NOT NULL DEFAULT clock_timestamp()); INSERT INTO box "
                   "(event_type, payload) SELECT 'old', '1' FROM generate_series(1, 3)");
     }
@@ -305,11 +315,11 @@ class IdentityOfAnAdoptedSource : public testing::TestWithParam<std::string> {
         config.url = server_.url();
         config.table = "box";
         config.after_publish =
-            GetParam().empty() ? postgres::AfterPublish::kDelete : postgres::AfterPublish::kMark;
+            GetParam().marked ? postgres::AfterPublish::kMark : postgres::AfterPublish::kDelete;
         return config;
     }
     std::string unfinished() const {
-        const std::string left = GetParam().empty() ? "true" : "processed_at IS NULL";
+        const std::string left = GetParam().marked ? "processed_at IS NULL" : "true";
         return pg().value("SELECT string_agg(id || event_type, ',' ORDER BY id) FROM box WHERE " +
                           left);
     }
@@ -426,10 +436,10 @@ TEST_P(IdentityOfAnAdoptedSource, APromotedServerEndsTheTermAndNothingOfItIsReco
 }
 
 INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfAnAdoptedSource,
-                         testing::Values("", ", processed_at timestamptz"),
-                         [](const auto& columns) {
-                             return columns.param.empty() ? "Deleted" : "Marked";
-                         });
+                         testing::Values(AdoptedTable{"Deleted", kNumbers},
+                                         AdoptedTable{"Marked", kNumbers, true},
+                                         AdoptedTable{"Texts", kTexts}),
+                         [](const auto& table) { return table.param.name; });
 
 }  // namespace
 }  // namespace outbox::test

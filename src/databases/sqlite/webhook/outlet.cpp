@@ -190,11 +190,9 @@ class SqliteOutlet final : public webhook::Outlet {
         if (status.ok()) status = write(outcomes);
         if (status.ok()) status = write(changes);
         if (status.ok()) status = transaction.commit();
-        if (status.ok()) return std::vector<std::string>();
-        // Who holds the file holds it from all endpoints, not from one.
-        ErrorInfo error = status.error();
-        if (error.code == ErrorCode::kConflict) error.code = ErrorCode::kSinkUnavailable;
-        return error;
+        // Who holds the file holds it from all endpoints: never kConflict.
+        if (!status.ok()) return status;
+        return std::vector<std::string>();
     }
 
     Result<std::vector<webhook::Count>> count(const std::string& endpoint_id, std::int64_t after,

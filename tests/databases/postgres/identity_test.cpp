@@ -292,17 +292,17 @@ INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
 // is known by an id that the server may give anew, after it has lost commits.
 struct AdoptedTable {
     const char* name;
-    std::string id;
+    const char* id;
     bool marked = false;
 };
 
-const std::string kNumbers = "bigint DEFAULT nextval('box_id_seq')";
-const std::string kTexts = "text DEFAULT nextval('box_id_seq')::text";
+constexpr const char* kNumbers = "bigint DEFAULT nextval('box_id_seq')";
+constexpr const char* kTexts = "text DEFAULT nextval('box_id_seq')::text";
 
 class IdentityOfAnAdoptedSource : public testing::TestWithParam<AdoptedTable> {
   protected:
     void SetUp() override {
-        pg().exec("CREATE SEQUENCE box_id_seq; CREATE TABLE box (id " + GetParam().id +
+        pg().exec("CREATE SEQUENCE box_id_seq; CREATE TABLE box (id " + std::string(GetParam().id) +
                   " PRIMARY KEY, event_type text, payload text" +
                   (GetParam().marked ? ", processed_at timestamptz" : "") +
                   ", created_at timestamptz NOT NULL DEFAULT clock_timestamp()); INSERT INTO box "

@@ -294,7 +294,8 @@ Written by `script/bench --peers`; a word changed here is lost with the next run
 script/bench --peers --outboxx PATH --page docs/peers.md
 ```
 
-The machine: {machine} Relay, both servers, the writers and the reader share it. Compare figures of one run only: machines are noisy.
+The machine: {machine} Relay, both servers, the writers and the reader share it. Ours and outboxx drain once before anything counts, so that the broker
+has compiled what it runs. Compare figures of one run only: machines are noisy.
 
 {images}
 

@@ -10,6 +10,8 @@
 namespace outbox::postgres {
 namespace {
 
+constexpr const char* kSameTable = "outbox_same_table";
+
 // The timeline is the first part of the name of a log file.
 std::string server_sql() {
     return "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
@@ -207,7 +209,19 @@ Status Identity::changed(std::string message) {
 
 Status Identity::check_table(Connection& connection) {
     const Known before = known();
-    Result<Rows> rows = connection.query(sequence_);
+    return compare_table(connection.query(sequence_), before);
+}
+
+Status Identity::prepare(Connection& connection) const {
+    return connection.prepare(kSameTable, sequence_, {});
+}
+
+Status Identity::check_read(Connection& connection) {
+    const Known before = known();
+    return compare_table(connection.query_prepared(kSameTable, {}), before);
+}
+
+Status Identity::compare_table(const Result<Rows>& rows, const Known& before) {
     if (!rows.ok()) return rows.status();
     const bool knows = rows->text(0, 1).data() != nullptr;
     const std::int64_t last =

@@ -49,6 +49,11 @@ class Identity {
     Status check(ReplicationStream& stream);
     /// Whether the table is still the same; to be asked now and then.
     Status check_table(Connection& connection);
+    /// The same of a connection that is asked often: once for each, before its first `check_read`.
+    Status prepare(Connection& connection) const;
+    /// Behind rows that were read: whether they are of this table. Those of one that began anew may
+    /// stand where a reader of the old one goes on, and their order would be lost.
+    Status check_read(Connection& connection);
 
     /// The highest position that was read.
     void reached(spi::Position position);
@@ -87,6 +92,7 @@ class Identity {
     static Result<ServerIdentity> ask(Connection& connection);
     Status compare(const ServerIdentity& server, const Known& before);
     Status changed(std::string message) OUTBOX_REQUIRES(mutex_);
+    Status compare_table(const Result<Rows>& rows, const Known& before);
     Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
 
     const Table table_;

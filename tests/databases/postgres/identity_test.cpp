@@ -112,6 +112,21 @@ TEST_P(IdentityOfTheSource, ARemovalUnderWayDoesNotHitAnEventThatGotItsPositionA
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 20);
 }
 
+// Where there are more than before, some lie where the reader goes on.
+TEST_P(IdentityOfTheSource, NothingOfATableThatBeganAnewIsTakenForTheOldOnes) {
+    Relay relay(config());
+    settle(relay);
+    pg().exec(
+        "BEGIN; TRUNCATE outbox_events RESTART IDENTITY; INSERT INTO outbox_events (topic, key, "
+        "payload) SELECT 't', 'k', '2' FROM generate_series(1, 20); COMMIT");
+    EXPECT_TRUE(eventually(60s, "it stops", [&] {
+        spi::EventBatch batch;
+        const Status read = relay.reader().read(kAll, batch);
+        EXPECT_EQ(batch.size(), 0U);
+        return !read.ok() && read.error().code == ErrorCode::kTableReset;
+    }));
+}
+
 TEST_P(IdentityOfTheSource, ATableThatWasReplacedStopsTheRelay) {
     Relay relay(config());
     settle(relay);

@@ -94,6 +94,7 @@ Status PositionReader::prepare(Connection& connection) {
     mark_.forget_writers();
     identity_.reached(top_);
     if (Status same = identity_.check(connection); !same.ok()) return same;
+    if (Status asked = identity_.prepare(connection); !asked.ok()) return asked;
     const std::string position = "t." + quote_identifier(table_.position);
     Params types;
     types.integer(0).integer(0);
@@ -425,6 +426,10 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
         holes_fill_ = full_ || (bounded_ && 2 * seen_.size() >= limit);
         if (status.ok()) status = leave_out_unnumbered(connection, events_before, out, cut);
     }
+    // Before anything is concluded from them.
+    if (status.ok() && (!seen_.empty() || !mark_.holes().empty())) {
+        status = identity_.check_read(connection);
+    }
     if (!status.ok()) {
         out.events().resize(events_before);
         return status;
@@ -602,6 +607,7 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
             if (!status.ok()) break;
         }
     }
+    if (status.ok() && out.size() > events_before) status = identity_.check_read(**connection);
     if (status.ok()) return status;
     out.events().resize(events_before);
     session_.drop();

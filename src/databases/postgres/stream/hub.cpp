@@ -112,7 +112,7 @@ Status StreamHub::serve() {
     if (!connection.ok()) return connection.status();
     const auto table = describe_table(*connection);
     if (!table.ok()) return table.status();
-    Visibility visibility(*connection);
+    Visibility visibility(*connection, life_of(table_));
     KeptLog kept(*connection, slot_prefix_, config_.max_kept_log);
     table_oid_ = (*table)->oid;
     begin_joining();
@@ -247,6 +247,12 @@ Status StreamHub::hand_out_what_is_visible(Visibility& visibility) {
                     "a commit is in the log and not visible since " +
                         std::to_string(kHeldMax.count() / 1000) +
                         " s: does it wait for a synchronous standby?"};
+        }
+        // Rows of another table of the name are not to go out as this one's: what reads the table
+        // tells.
+        if (!same_life(visibility.life(), identity_.life())) {
+            return {ErrorCode::kUnsupported, Advice::kRetryDestination,
+                    "table " + table_.sql + " began anew"};
         }
     }
     hand_out(held_);

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <outbox/result.h>
@@ -34,14 +36,19 @@ struct SnapshotBounds {
 /// For one thread.
 class Visibility {
   public:
-    /// `connection` outlives it and has its waits limited.
-    explicit Visibility(Connection& connection) : connection_(connection) {}
+    /// `connection` outlives it and has its waits limited. `life_sql`: as of `life_of`.
+    Visibility(Connection& connection, std::string life_sql)
+        : connection_(connection), life_sql_(std::move(life_sql)) {}
 
     /// One round trip.
     Result<bool> all_visible(std::span<const std::uint32_t> xids);
+    /// The table's life when that was asked: what others see by then, it counts with.
+    [[nodiscard]] const std::string& life() const { return life_; }
 
   private:
     Connection& connection_;
+    const std::string life_sql_;
+    std::string life_;
     bool prepared_ = false;
 };
 

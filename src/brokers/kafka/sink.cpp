@@ -31,11 +31,12 @@ constexpr milliseconds kSticky{10};
 constexpr std::size_t kPartitionShare = 2;
 constexpr milliseconds kQuiet = seconds(1);
 // While more follows, records of a topic are gathered behind others of it that are under way: as
-// many as this, and this part of what may be under way, for so long at most. A request costs a
-// broker as much as a hundred records.
+// many as this, and this part of what may be under way, for so long at most, and no longer than
+// more comes where nothing is under way. A request costs a broker as much as a hundred records.
 constexpr std::size_t kGathered = 2'000;
 constexpr std::size_t kGatheredPart = 4;
 constexpr milliseconds kGatherFor{20};
+constexpr milliseconds kGatherLook{1};
 constexpr milliseconds kCarefulIdle = seconds(60);  // then the careful producer is closed
 
 Time clock_now() {
@@ -163,6 +164,7 @@ bool KafkaSink::publish(const spi::Record& record) {
     if (gathers(*topic)) {
         park(slot, *topic, record);
         topic->gathers_since = now_;
+        topic->gathered = 0;
         gathering_ = true;
         return true;
     }
@@ -179,7 +181,9 @@ void KafkaSink::send_gathered() {
     gathering_ = false;
     topics_.for_each([this](Topic& topic) {
         if (!topic.gathers_since) return;
-        if (more_follows_ && now_ - *topic.gathers_since < kGatherFor) {
+        const bool grows = topic.parked.size() > std::exchange(topic.gathered, topic.parked.size());
+        if (more_follows_ && now_ - *topic.gathers_since < kGatherFor &&
+            (grows || topic.produced > 0)) {
             gathering_ = true;
         } else if (topic.state == Topic::State::kReady) {
             unpark(topic);
@@ -420,7 +424,8 @@ void KafkaSink::acknowledged(std::uint32_t slot, spi::Completions& out) {
     }
     returned(slot);
     under_way_.remove(slot);
-    if (topic.produced == 0 && topic.state == Topic::State::kReady && !topic.parked.empty()) {
+    if (topic.produced == 0 && topic.state == Topic::State::kReady && !topic.parked.empty() &&
+        !topic.gathers_since) {
         unpark(topic);
     }
 }
@@ -446,6 +451,7 @@ void KafkaSink::tell_failures(spi::Completions& out) {
 }
 
 milliseconds KafkaSink::wait(milliseconds max_wait) const {
+    if (gathering_ && main_.produced == 0) return std::min(max_wait, kGatherLook);
     if (asks_again_ || shrinking_ || gathering_) return std::min(max_wait, kLongestWait / 10);
     return under_way_.empty() ? max_wait : std::min(max_wait, kLongestWait);
 }

@@ -1,6 +1,9 @@
 // What is known of topics, and the records that wait for it.
 #include <algorithm>
 #include <set>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "brokers/kafka/sink.h"
 #include "brokers/kafka/texts.h"
@@ -24,6 +27,25 @@ constexpr std::size_t kMaxAwaitingCreation = 500;
 
 bool is_no_right_to_ask(const Fault& fault) {
     return to_error(fault, {}).code == ErrorCode::kNoRights;
+}
+
+// Where to, and which: those of a partition together, so that librdkafka, which sends what it has
+// of one in a request, has all of them. As they came where records choose their partition: those of
+// a key may choose several.
+std::vector<std::pair<std::int32_t, std::size_t>> by_partition(
+    const Topic& topic, std::span<const Topic::Parked> parked) {
+    std::vector<std::pair<std::int32_t, std::size_t>> out;
+    out.reserve(parked.size());
+    const auto count = static_cast<std::int32_t>(topic.partitions.size());
+    bool chosen = topic.state != Topic::State::kReady || count == 0;
+    for (const Topic::Parked& one : parked) {
+        chosen = chosen || one.record.partition >= 0;
+        const bool goes_anywhere = chosen || one.record.key.data() == nullptr;
+        out.emplace_back(goes_anywhere ? 0 : Client::partition_of(one.record.key, count),
+                         out.size());
+    }
+    if (!chosen) std::sort(out.begin(), out.end());
+    return out;
 }
 
 }  // namespace
@@ -51,7 +73,8 @@ void KafkaSink::unpark(Topic& topic) {
     std::vector<Topic::Parked> parked;
     parked.swap(topic.parked);
     std::set<std::string_view> refused_keys;
-    for (const auto& [slot, record] : parked) {
+    for (const auto& [partition, index] : by_partition(topic, parked)) {
+        const auto& [slot, record] = parked[index];
         if (refused_keys.contains(record.key)) {
             fail_behind(slot);
             continue;

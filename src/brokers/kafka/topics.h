@@ -65,6 +65,7 @@ struct Topic {
     std::optional<std::size_t> max_message_bytes;  ///< None: the user may not read it.
     std::vector<Parked> parked;
     std::optional<Time> gathers_since;  ///< What is parked waits for nothing but more, since then.
+    std::size_t gathered = 0;           ///< So many when that was looked at last.
     std::size_t under_way = 0;
     std::size_t produced = 0;  ///< Of these, inside librdkafka.
 

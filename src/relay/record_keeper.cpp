@@ -10,6 +10,7 @@ namespace outbox::relay {
 
 namespace {
 constexpr Position kNoEnd = std::numeric_limits<Position>::max();
+constexpr std::size_t kPartOfWindow = 4;
 }  // namespace
 
 RecordKeeper::RecordKeeper(Deps deps, std::span<const RouteSpec> routes,
@@ -39,7 +40,9 @@ RecordKeeper::RecordKeeper(Deps deps, std::span<const RouteSpec> routes,
 
 Status RecordKeeper::turn(std::chrono::milliseconds max_wait) {
     if (!pending_) {
-        deps_.queue.take(options_.record_batch, max_wait, taken_);
+        // The next record may need the room of these.
+        const std::size_t part = options_.max_unrecorded / kPartOfWindow;
+        deps_.queue.take(std::clamp<std::size_t>(part, 1, options_.record_batch), max_wait, taken_);
         build();
     }
     if (!pending_) return {};

@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 class KeeperOfRowsThatStay : public testing::Test {
   protected:
     void SetUp() override {
+        options_.max_unrecorded = 8;
         for (int i = 1; i <= 10; ++i) table_.insert(std::to_string(i), "k");
         auto lease = source_->open_lease();
         epoch_ = (*(*lease)->acquire("test", 1h)).value();
@@ -75,6 +76,13 @@ TEST_F(KeeperOfRowsThatStay, SettlesNothingBeforeItIsRecorded) {
     table_.set_away(false);
     ASSERT_TRUE(turn().ok());
     EXPECT_EQ(settled(0), 3);
+}
+
+// Else the relay would wait for the interval whenever its window is full.
+TEST_F(KeeperOfRowsThatStay, WaitsForNoMoreThanAPartOfTheWindow) {
+    report(0, {1, 2});
+    ASSERT_TRUE(keeper_->turn(24h).ok());
+    EXPECT_EQ(settled(0), 2);
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ struct Report {
 };
 
 /// As `outbox status --json` prints it.
+/// What there is to remark of a table; empty: nothing. `is_other_table`: see `Operations`.
+[[nodiscard]] std::string table_remark(bool is_other_table);
+
 [[nodiscard]] nlohmann::ordered_json json_of(const Report& report);
 
 /// Reads reports. Its connections stay open from one to the next, until a read fails or `close`.

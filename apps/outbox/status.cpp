@@ -75,14 +75,6 @@ std::string webhook_remark(const Report& report) {
            "endpoints are deleted: outbox webhook delete ID --yes";
 }
 
-std::string table_remark(const Report& report) {
-    if (!report.is_other_table) return {};
-    return "the table is not the one that the ledgers of its routes were kept for (replaced, "
-           "restored, or its "
-           "numbers begun anew); the backlog is what these leave open. A relay that starts sends "
-           "all that it holds, or says what has to be settled first";
-}
-
 // Of a relay that would lead with others than the table has now.
 bool has_other_routes(const StandbyInfo& standby, const Report& report) {
     std::vector<std::string> known;
@@ -102,6 +94,11 @@ double total_rate(const Report& report) {
 }
 
 }  // namespace
+
+std::string table_remark(bool is_other_table) {
+    if (!is_other_table) return {};
+    return other_table_text("the backlog is what these leave open");
+}
 
 nlohmann::ordered_json json_of(const Report& report) {
     nlohmann::ordered_json routes = nlohmann::ordered_json::array();
@@ -191,7 +188,7 @@ nlohmann::ordered_json json_of(const Report& report) {
     return {{"source", report.source},
             {"backlog", report.database.backlog},
             {"backlog_estimated", report.database.estimated},
-            {"remark", text_or_null(table_remark(report))},
+            {"remark", text_or_null(table_remark(report.is_other_table))},
             {"oldest_age_s", report.database.oldest_age_s},
             {"failing", report.database.failing},
             {"dead", report.database.dead},
@@ -275,7 +272,7 @@ Status ReportReader::read_paused(Report& report) {
         one.tenant = std::move(tenant);
         if (report.paused.size() > kCounted) continue;
         const auto kept = operations.unfinished_of_tenant(one.tenant.tenant_id);
-        if (!kept.ok() && kept.error().code != ErrorCode::kConflict) return kept.status();
+        if (!kept.ok() && !is_not_known(kept.error())) return kept.status();
         one.counted = kept.ok();
         if (kept.ok()) one.kept = *kept;
     }
@@ -396,7 +393,7 @@ void print_summary(const Report& report) {
                                         database.oldest_age_s > kOldestWarningS, false);
     }
     print_line("backlog", backlog);
-    if (const std::string remark = table_remark(report); !remark.empty()) {
+    if (const std::string remark = table_remark(report.is_other_table); !remark.empty()) {
         print_line("remark", coloured(Colour::kYellow, remark));
     }
     print_line("scheduled", with_commas(database.scheduled));

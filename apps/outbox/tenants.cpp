@@ -101,7 +101,7 @@ Result<std::optional<PausedTenant>> find_paused(Operations& operations, const st
 // Says that it is done, with what of the tenant is left.
 int tell(const runtime::Invocation& invocation, const Opened& opened, const std::string& state) {
     const auto left = opened.operations->unfinished_of_tenant(opened.tenant);
-    if (!left.ok() && left.error().code != ErrorCode::kConflict) return report(left.error());
+    if (!left.ok() && !is_not_known(left.error())) return report(left.error());
     if (invocation.options.flag("json")) {
         ordered_json json{{"tenant", opened.tenant}, {"state", state}};
         json["waiting"] = left.ok() ? ordered_json(left->count) : ordered_json(nullptr);
@@ -137,15 +137,15 @@ int run_tenant_list(const runtime::Invocation& invocation) {
     ordered_json list = ordered_json::array();
     for (const PausedTenant& one : *tenants) {
         const auto kept = (*operations)->unfinished_of_tenant(one.tenant_id);
-        if (!kept.ok() && kept.error().code != ErrorCode::kConflict) return report(kept.error());
-        const BoundedCount count = kept.ok() ? *kept : BoundedCount{};
-        columns.add({one.tenant_id, "paused", with_commas(count.count) + (count.more ? "+" : ""),
+        if (!kept.ok() && !is_not_known(kept.error())) return report(kept.error());
+        columns.add({one.tenant_id, "paused",
+                     kept.ok() ? with_commas(kept->count) + (kept->more ? "+" : "") : "-",
                      time_text(one.since_us).substr(0, 19) + "Z", one.who,
                      shortened(one.reason, kShownReason)});
         list.push_back({{"tenant", one.tenant_id},
                         {"state", "paused"},
-                        {"waiting", count.count},
-                        {"more", count.more},
+                        {"waiting", kept.ok() ? ordered_json(kept->count) : ordered_json()},
+                        {"more", kept.ok() && kept->more},
                         {"since", time_text(one.since_us)},
                         {"who", one.who},
                         {"reason", one.reason}});

@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "core/redact.h"
 #include "registry.h"
+#include "report.h"
 #include "runtime/exit_codes.h"
 #include "terminal.h"
 #include "top_view.h"
@@ -74,6 +75,9 @@ class Outbox {
         sample.backlog = stats->backlog;
         sample.oldest_age_s = stats->oldest_age_s;
         sample.scheduled = stats->scheduled;
+        const auto other = outbox_.operations->is_other_table();
+        if (!other.ok() && !lacks_rights(other.error())) return other.status();
+        sample.remark = table_remark(other.ok() && *other);
         const auto lease = outbox_.operations->lease();
         if (!lease.ok()) return lease.status();
         sample.lease = *lease;

@@ -303,6 +303,9 @@ std::vector<Line> head_of(const TopState& state, std::size_t columns) {
         lines.push_back({{"AWAY: " + clean(redact(state.away)), Colour::kRed}});
         lines.push_back({{"figures " + age_text(state.age_s) + " old", Colour::kRed}});
     }
+    if (!state.sample.remark.empty()) {
+        lines.push_back({{"the ledgers are of another table: outbox status", Colour::kYellow}});
+    }
     Line line;
     for (Span& item : summary_of(state.sample)) {
         const std::size_t gap = line.empty() ? 0 : 2;
@@ -562,7 +565,8 @@ std::vector<std::string> top_lines(const TopState& state) {
     const std::string of_table =
         fmt::format(" backlog={} oldest_s={:.1f}", sample.backlog, sample.oldest_age_s) +
         field("leader", sample.lease.held ? sample.lease.owner : "") +
-        fmt::format(" tenants_paused={}", sample.paused);
+        fmt::format(" tenants_paused={}", sample.paused) +
+        (sample.remark.empty() ? "" : field("remark", sample.remark));
     std::vector<std::string> lines;
     for (const RouteInfo& route : sample.routes) {
         lines.push_back(begin + field("route", route.name) +
@@ -595,6 +599,7 @@ std::string top_json(const TopState& state) {
         {"backlog", sample.backlog},
         {"oldest_age_s", sample.oldest_age_s},
         {"scheduled", sample.scheduled},
+        {"remark", text_or_null(sample.remark)},
         {"rate_per_s", total_rate(sample)},
         {"routes", std::move(routes)},
         {"failing_keys", std::move(keys)},

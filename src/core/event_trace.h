@@ -80,6 +80,7 @@ struct TracedTable {
     std::string name = {};
     bool removes = false;       ///< Rows of events that every route has finished go.
     bool keeps_ledger = false;  ///< What a route has finished is known as long as the row is there.
+    bool is_other = false;  ///< See `Operations::is_other_table`: no route has finished anything.
     bool ids_are_uuids = false;  ///< It holds no other ids.
     bool tells_writers = false;  ///< `open_writers` says who has an open transaction.
     std::vector<std::string> others =

@@ -290,6 +290,10 @@ class Explainer {
     void tell_waits() {
         tell_paused();
         if (!facts_.lease.held) tell_no_relay();
+        if (facts_.table.is_other) {
+            wait("", "other_table", other_table_text("nothing is known of this event"));
+            return;
+        }
         if (facts_.trace.routes.empty()) {
             wait("", "no_routes",
                  "the table has no route that serves it: a relay makes its routes known when it "

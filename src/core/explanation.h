@@ -23,8 +23,9 @@ struct Moment {
 /// Why an event waits.
 struct Waiting {
     std::string route;  ///< Empty: every route.
-    /// "tenant_paused", "delayed", "no_relay", "no_routes", "circuit_open", "failing", "part_down",
-    /// "behind", "behind_dead", "route_error", "open_transaction", "under_way".
+    /// "tenant_paused", "delayed", "no_relay", "other_table", "no_routes", "circuit_open",
+    /// "failing", "part_down", "behind", "behind_dead", "route_error", "open_transaction",
+    /// "under_way".
     std::string_view reason;
     std::string text;
     std::string behind = {};           ///< The id of the event that it is behind.

@@ -23,6 +23,24 @@ ErrorInfo replay_is_running(const std::string& run, const std::string& runner) {
                 " --reason TEXT"};
 }
 
+std::string other_table_text(const std::string& follows) {
+    return "the table is not the one that the ledgers of its routes were kept for (replaced, "
+           "restored, or its numbers begun anew); " +
+           follows +
+           ". A relay that starts sends all that it holds, or says what has to be settled first";
+}
+
+ErrorInfo ledgers_of_another() {
+    return {ErrorCode::kTableReset,
+            Advice::kStop,
+            {},
+            other_table_text("nobody can say what of it was sent, and nothing was changed")};
+}
+
+bool is_not_known(const ErrorInfo& error) {
+    return error.code == ErrorCode::kConflict || error.code == ErrorCode::kTableReset;
+}
+
 ErrorInfo two_letters(const std::string& one, const std::string& other) {
     return {ErrorCode::kConflict,
             Advice::kStop,

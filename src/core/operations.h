@@ -229,7 +229,7 @@ class Operations : public DeadLetters {
     /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;
     /// Whether the table is another one, by its numbering, than the ledgers of its routes were kept
-    /// for, and no relay has gone on with it since: figures that go by the ledgers mean little.
+    /// for, and no relay has gone on with it since: what the ledgers say is not of its events.
     virtual Result<bool> is_other_table() { return false; }
     /// Relays that have said lately that they wait for the lease, by owner.
     virtual Result<std::vector<StandbyInfo>> standbys() = 0;
@@ -284,7 +284,8 @@ class Operations : public DeadLetters {
     virtual Result<bool> resume_tenant(const std::string& tenant_id) = 0;
     /// Events of the tenant that some route has not finished: of the route that has most left.
     /// An empty name: of those that name none, whatever default tenant a relay takes them for.
-    /// Reads the table. `kConflict` where no relay has served the table, so that nobody can say.
+    /// Reads the table. Where nobody can say: `kConflict` (no relay has served the table), or
+    /// `kTableReset` (`is_other_table`).
     virtual Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) = 0;
     /// Of up to `BoundedCount::kLimit` unfinished events of each route, which it reads; none where
     /// no relay has served the table, or it has no tenants.
@@ -315,6 +316,14 @@ class Operations : public DeadLetters {
 
 /// The lines of a text.
 [[nodiscard]] std::vector<std::string> lines_of(std::string_view text);
+
+/// What is said where `Operations::is_other_table`: what follows from that, and what to do.
+[[nodiscard]] std::string other_table_text(const std::string& follows);
+/// The error of what asks the ledgers of such a table.
+[[nodiscard]] ErrorInfo ledgers_of_another();
+
+/// Of `Operations::unfinished_of_tenant`: nobody can say.
+[[nodiscard]] bool is_not_known(const ErrorInfo& error);
 
 /// The errors of the table of paused tenants that is missing, and of a table that nobody relays.
 [[nodiscard]] ErrorInfo no_paused_tenants();

@@ -57,6 +57,7 @@ constexpr std::array kObjects{
     SchemaObject{kFunction, kProducer, false, "outbox_refuse_event", kExecute, kExecute, kExecute,
                  kExecute},
     SchemaObject{kFunction, kProducer, false, "outbox_source", "", "", "", kExecute},
+    SchemaObject{kFunction, kProducer, false, "outbox_ledger_source", "", "", "", kExecute},
     SchemaObject{kFunction, kProducer, false, "outbox_unfinished", "", "", "", ""},
     SchemaObject{kFunction, kProducer, false, "outbox_segment_attached", "", "", "", ""},
     SchemaObject{kFunction, kProducer, false, "outbox_segment_spare", "", kExecute, "", kExecute},

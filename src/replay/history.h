@@ -77,7 +77,8 @@ class History : public RunTable {
     };
     /// Chooses the events for all that follows: those of the selection that `predicate` takes.
     /// Errors: `kTableShape` where the table keeps nothing that is published, or lacks what the
-    /// selection asks for; `kConflict` where it has no such route.
+    /// selection asks for; `kConflict` where it has no such route; `kTableReset` where the
+    /// ledgers, which tell what was published, are of another table.
     virtual Result<Route> select(const Selection& selection, const core::Predicate& predicate) = 0;
 
     /// Looks at all of the history, some thousand rows at a time, and tells how many it has seen.

@@ -230,6 +230,41 @@ TEST_P(Explain, ADestinationThatIsDownSaysSoWhileOthersHaveTheEvent) {
                         "counted; the route's last error, at ")));
 }
 
+// What the ledgers call finished is not of its events, for whoever asks them.
+TEST_P(Explain, ATableThatBeganAnewKnowsNothingOfItsEvents) {
+    const std::string box = subscriber("box");
+    emit("01");
+    emit("02");
+    let_one_finish(box);
+    EXPECT_TRUE(result({"top", "--once"})["remark"].is_null());
+    sql(on_sqlite() ? "DELETE FROM outbox_events; DELETE FROM sqlite_sequence WHERE name = "
+                      "'outbox_events'"
+                    : "TRUNCATE outbox_events RESTART IDENTITY");
+    emit("03");
+    const json one = event("03");
+    EXPECT_EQ(one["state"], "waiting");
+    EXPECT_EQ(reasons(one), "no_relay other_table");
+    EXPECT_THAT(text_of({id("03")}), AllOf(HasSubstr("nothing is known of this event. A relay that "
+                                                     "starts sends all that it holds"),
+                                           Not(HasSubstr("acknowledged"))));
+    EXPECT_EQ(whole({"--key", "k03"})["events"].size(), 1U);
+    if (!on_sqlite()) EXPECT_EQ(sql("SELECT status FROM outbox_status"), "PENDING");
+    EXPECT_EQ(route("near")["unfinished"], 1);
+    EXPECT_THAT(run_on({"routes", "retire", "near"}).err, HasSubstr("has not finished 1 event,"));
+    for (const std::string& remark : {result({"top", "--once"})["remark"].get<std::string>(),
+                                      result({"status"})["remark"].get<std::string>()}) {
+        EXPECT_THAT(remark, HasSubstr("not the one that the ledgers of its routes were kept for"));
+    }
+    const Finished drained = run_on({"tenant", "drain", "default", "--reason", "moves"});
+    EXPECT_EQ(drained.status.code, 5) << drained.out;
+    EXPECT_THAT(drained.err,
+                AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("nobody can say what of it was sent"),
+                      HasSubstr("A relay that starts sends all that it holds")));
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+    EXPECT_EQ(run_on({"tenant", "pause", "default", "--reason", "moves"}).status.code, 0);
+    EXPECT_TRUE(result({"tenant", "list"})[0]["waiting"].is_null());
+}
+
 TEST_P(Explain, ARouteThatLeadsElsewhereSaysWhatToDo) {
     const std::string first = subscriber("first");
     put("01", "o-1");

@@ -613,6 +613,25 @@ TEST_P(ReplayOfKeptRows, OneEventThatWaitsKeepsThoseBehindItOutAndThatIsSaid) {
     EXPECT_THAT(sent.err, HasSubstr("left out when the run began: 3, behind the first event"));
 }
 
+TEST_P(ReplayOfKeptRows, OfATableThatBeganAnewIsRefusedAsNothingOfItIsKnownToBePublished) {
+    emit(1);
+    publish();
+    EXPECT_EQ(Pg(url_).value("SELECT status FROM outbox_status"), "PUBLISHED");
+    Pg(url_).exec("TRUNCATE outbox_events RESTART IDENTITY");
+    emit(2);
+    EXPECT_EQ(Pg(url_).value("SELECT status FROM outbox_status"), "PENDING");
+    const Finished refused = replay({"--key", "k"});
+    EXPECT_EQ(refused.status.code, 5) << refused.out;
+    EXPECT_THAT(refused.err,
+                AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("nobody can say what of it was sent"),
+                      HasSubstr("A relay that starts sends all that it holds")));
+    EXPECT_EQ(
+        outbox_.run({"tenant", "drain", "acme", "--reason", "moves", "--db", url_}).status.code, 5);
+    const Finished told = outbox_.run(
+        {"explain", Pg(url_).value("SELECT id::text FROM outbox_events"), "--db", url_, "--json"});
+    EXPECT_EQ(json::parse(told.out)["events"][0]["state"], "waiting") << told.out;
+}
+
 TEST_P(Replay, ToAnotherDestinationNeedsItsOwnName) {
     emit(1);
     publish();

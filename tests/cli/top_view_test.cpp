@@ -148,6 +148,15 @@ TEST(TopView, ADatabaseThatIsAwayIsSaidToBeWithTheAgeOfTheFigures) {
     EXPECT_EQ(nlohmann::json::parse(top_json(state))["away"], state.away);
 }
 
+TEST(TopView, AnotherTableThanThatOfTheLedgersIsRemarked) {
+    TopState state = a_state();
+    state.sample.remark = "the table is not the one";
+    EXPECT_EQ(top_screen(state, 80, 30, false)[1],
+              "the ledgers are of another table: outbox status");
+    EXPECT_THAT(top_lines(state)[0], HasSubstr(" remark=\"the table is not the one\" last_error"));
+    EXPECT_EQ(nlohmann::json::parse(top_json(state))["remark"], state.sample.remark);
+}
+
 TEST(TopView, WithoutARelayNothingElseIsSaid) {
     TopState state;
     state.now_us = kNow;

@@ -79,7 +79,7 @@ TEST_F(MigratePostgres, MakesOnlyTheWantedSide) {
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_inbox')"), "outbox_inbox");
     const auto applied = migrate(url_, {.side = MigrationSide::kProducer, .payload = {}});
-    EXPECT_EQ(applied.size(), 5U);
+    EXPECT_EQ(applied.size(), 6U);
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "outbox_events");
 }
 

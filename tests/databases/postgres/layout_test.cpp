@@ -7,6 +7,7 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "databases/postgres/source/operations.h"
 #include "tests/databases/postgres/support.h"
 #include "tests/support/eventually.h"
 
@@ -155,6 +156,31 @@ TEST_F(LayoutChange, IsRefusedWhileARelayRuns) {
     batch.finished.push_back({0, {1}});
     const Status status = paused.recorder().record(batch);
     ASSERT_FALSE(status.ok());
+}
+
+// It says of the events that are there what the ledgers said of others.
+TEST_F(LayoutChange, IsRefusedWhereTheTableBeganAnew) {
+    insert(3);
+    {
+        Relay relay(config());
+        EXPECT_EQ(relay.read().size(), 3U);
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {1, 2, 3}});
+        require(relay.recorder().record(batch));
+    }
+    pg_.exec("UPDATE outbox_lease SET owner = NULL, expires_at = NULL");
+    pg_.exec("TRUNCATE outbox_events RESTART IDENTITY");
+    insert(5);
+    EXPECT_THAT(refusal(kKeep), HasSubstr("not the one that the ledgers of its routes"));
+    EXPECT_EQ(kind(), "r");
+    value_of(
+        value_of(postgres::open_operations(config(), "public.outbox_events"))->forget_ledgers());
+    for (const TableLayoutKind layout : {kKeep, kDelete}) {
+        change(layout);
+        EXPECT_THAT(pg_.value("SELECT pg_get_viewdef('outbox_status'::regclass)"),
+                    HasSubstr("outbox_ledger_source"));
+    }
+    EXPECT_EQ(Relay(config()).read().size(), 5U);
 }
 
 TEST_F(LayoutChange, IsRefusedWhereTheOwnersThingsWouldBeLost) {

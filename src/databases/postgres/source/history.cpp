@@ -72,6 +72,11 @@ class PostgresHistory final : public replay::History {
         const int row = static_cast<int>(*chosen);
         route_ = selection.route;
         source_ = sources[*chosen];
+        if (!selection.dead && table_.keep) {
+            const auto other = is_other_table(**connection, table_);
+            if (!other.ok()) return other.status();
+            if (*other) return ledgers_of_another();
+        }
         if (selection.dead) {
             scope_ = dead_scope(table_, source_, selection, config_.default_tenant);
         } else {

@@ -16,6 +16,24 @@ ErrorInfo conflict(std::string message) {
 
 }  // namespace
 
+Result<bool> is_other_table(Connection& connection, const Table& table) {
+    if (!table.by_position) return false;
+    const std::string of_table = std::string(" WHERE life IS NOT NULL AND ") + kOfTable;
+    const auto rows =
+        connection.query("SELECT " + life_of(table) + ", l.life FROM (SELECT life FROM " +
+                             table.side + "outbox_ledger" + of_table +
+                             (table.keep ? " UNION SELECT life FROM " + table.side +
+                                               "outbox_routes" + of_table + " AND settled > 0"
+                                         : " GROUP BY life") +
+                             ") l",
+                         Params().text(table.schema + "." + table.name));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        if (!same_life(rows->text(row, 1), rows->text(row, 0))) return true;
+    }
+    return false;
+}
+
 Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
     const auto rows = connection_.query(
         std::string("SELECT coalesce(owner, ''), epoch, owner IS NOT NULL AND "
@@ -112,23 +130,15 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
 }
 
 Result<bool> RouteLedgers::are_of_another() {
-    const auto table = resolve_table(connection_, config_);
+    const auto table = resolve();
     if (!table.ok()) return table.status();
-    if (!table->by_position) return false;
-    const std::string of_table = std::string(" WHERE life IS NOT NULL AND ") + kOfTable;
-    const auto rows =
-        connection_.query("SELECT " + life_of(*table) + ", l.life FROM (SELECT life FROM " + side_ +
-                              "outbox_ledger" + of_table +
-                              (table->keep ? " UNION SELECT life FROM " + side_ + "outbox_routes" +
-                                                 of_table + " AND settled > 0"
-                                           : " GROUP BY life") +
-                              ") l",
-                          Params().text(table_));
-    if (!rows.ok()) return rows.status();
-    for (int row = 0; row < rows->size(); ++row) {
-        if (!same_life(rows->text(row, 1), rows->text(row, 0))) return true;
-    }
-    return false;
+    return is_other_table(connection_, *table);
+}
+
+Result<Table> RouteLedgers::resolve() {
+    auto table = resolve_table(connection_, config_);
+    if (table.ok()) table->side = side_;
+    return table;
 }
 
 std::string RouteLedgers::tenant_of(const Table& table) const {
@@ -136,9 +146,12 @@ std::string RouteLedgers::tenant_of(const Table& table) const {
     return tenant_or(table.quoted("tenant_id") + "::text", config_.default_tenant);
 }
 
-std::string RouteLedgers::unfinished_rows(const Table& table, const std::string& source,
-                                          const std::string& route, const std::string& columns,
-                                          Params& params, bool nameless) const {
+Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std::string& source,
+                                                  const std::string& route,
+                                                  const std::string& columns, Params& params,
+                                                  bool nameless) const {
+    const auto other = is_other_table(connection_, table);
+    if (!other.ok()) return other.status();
     params.text(source).text(route);
     std::string tenants = "true";
     if (nameless) {
@@ -157,24 +170,25 @@ std::string RouteLedgers::unfinished_rows(const Table& table, const std::string&
     // The segments are unpacked once (done | done is a new value) and not for each row.
     const std::string position = "t." + quote_identifier(table.position);
     return "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM " + side_ +
-           "outbox_ledger WHERE source = $1 AND route = $2) SELECT " + columns + " FROM " +
-           table.sql + " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " + tenants +
-           " AND " + position + " > 0 AND " + above_settled(table) +
+           "outbox_ledger WHERE source = $1 AND route = $2" + (*other ? " AND false" : "") +
+           ") SELECT " + columns + " FROM " + table.sql +
+           " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " + tenants + " AND " +
+           position + " > 0 AND " + (*other ? "true" : above_settled(table)) +
            " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
 }
 
 Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
                                                     const std::string& route,
                                                     const std::string* tenant) {
-    auto table = resolve_table(connection_, config_);
+    const auto table = resolve();
     if (!table.ok()) return table.status();
-    table->side = side_;
     Params params;
     const bool nameless = tenant != nullptr && tenant->empty();
-    std::string rows = unfinished_rows(*table, source, route, "", params, nameless);
+    auto rows = unfinished_rows(*table, source, route, "", params, nameless);
+    if (!rows.ok()) return rows.status();
     if (tenant != nullptr && !nameless)
-        rows += " AND " + tenant_of(*table) + " = " + quote_literal(*tenant);
-    const auto count = number("SELECT count(*) FROM (" + rows + " LIMIT " +
+        *rows += " AND " + tenant_of(*table) + " = " + quote_literal(*tenant);
+    const auto count = number("SELECT count(*) FROM (" + *rows + " LIMIT " +
                                   std::to_string(BoundedCount::kLimit + 1) + ") u",
                               params);
     if (!count.ok()) return count.status();
@@ -184,17 +198,17 @@ Result<BoundedCount> RouteLedgers::count_unfinished(const std::string& source,
 Result<TenantBacklogs> RouteLedgers::tenant_backlogs() {
     const auto routes = list(false);
     if (!routes.ok()) return routes.status();
-    auto table = resolve_table(connection_, config_);
+    const auto table = resolve();
     if (!table.ok()) return table.status();
-    table->side = side_;
     if (!table->has("tenant_id")) return TenantBacklogs{};
     std::vector<std::map<std::string, std::int64_t>> counts;
     for (const LedgerRoute& route : *routes) {
         Params params;
-        const std::string rows = unfinished_rows(*table, route.source, route.name,
-                                                 tenant_of(*table) + " AS tenant", params);
+        const auto rows = unfinished_rows(*table, route.source, route.name,
+                                          tenant_of(*table) + " AS tenant", params);
+        if (!rows.ok()) return rows.status();
         const auto waiting =
-            connection_.query("SELECT tenant, count(*) FROM (" + rows + " LIMIT " +
+            connection_.query("SELECT tenant, count(*) FROM (" + *rows + " LIMIT " +
                                   std::to_string(BoundedCount::kLimit) + ") u GROUP BY tenant",
                               params);
         if (!waiting.ok()) return waiting.status();
@@ -210,6 +224,9 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     const auto routes = list(false);
     if (!routes.ok()) return routes.status();
     if (routes->empty()) return never_relayed();
+    const auto other = are_of_another();
+    if (!other.ok()) return other.status();
+    if (*other) return ledgers_of_another();
     BoundedCount most;
     for (const LedgerRoute& route : *routes) {
         const auto count = count_unfinished(route.source, route.name, &tenant);

@@ -17,6 +17,9 @@ namespace outbox::postgres {
 /// A relay for some tenants only writes "schema.table/tenant,...": it belongs to the table, too.
 inline constexpr const char* kOfTable = "(source = $1 OR starts_with(source, $1 || '/'))";
 
+/// See `Operations::is_other_table`; of a table with side tables.
+Result<bool> is_other_table(Connection& connection, const Table& table);
+
 /// What operators do to the routes of `table`; see `Operations`. Used by one thread.
 class RouteLedgers {
   public:
@@ -49,10 +52,12 @@ class RouteLedgers {
                                      const std::vector<LedgerRoute>& routes);
     Status move_replays(const std::string& from, const std::string& to);
     Status move_figures(const std::string& from, const std::string& to);
-    // SELECT of `columns`, and the parameters of it, for each row that the route has not finished.
-    std::string unfinished_rows(const Table& table, const std::string& source,
-                                const std::string& route, const std::string& columns,
-                                Params& params, bool nameless = false) const;
+    Result<Table> resolve();
+    // SELECT of `columns`, and the parameters of it, for each row that the route has not finished:
+    // all of a table that is another than the ledgers are of.
+    Result<std::string> unfinished_rows(const Table& table, const std::string& source,
+                                        const std::string& route, const std::string& columns,
+                                        Params& params, bool nameless = false) const;
     [[nodiscard]] std::string tenant_of(const Table& table) const;
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);

@@ -41,11 +41,6 @@ std::string tenant_of(const Table& table, const std::string& by_default) {
     return tenant_or(table.quoted("tenant_id") + "::text", by_default);
 }
 
-// The bit of a position in a ledger's segment l.
-std::string bit_of(const std::string& bits, const std::string& position) {
-    return "get_bit(" + bits + ", (" + position + " % 65536)::integer) = 1";
-}
-
 class PostgresTracer final : public EventTracer {
   public:
     PostgresTracer(Connection connection, PostgresSourceConfig config, Table table,
@@ -62,9 +57,13 @@ class PostgresTracer final : public EventTracer {
                  .ids_are_uuids = table_.uuid_id,
                  .tells_writers = true} {}
 
-    // Other tables that relays have served by the same side tables.
-    Status look_for_others() {
+    // Whether the ledgers are of the table, and which others relays have served by the same side
+    // tables.
+    Status look_at_ledgers() {
         if (!table_.has_side_tables) return {};
+        const auto other = is_other_table(connection_, table_);
+        if (!other.ok()) return other.status();
+        about_.is_other = *other;
         const auto rows = connection_.query(
             "SELECT DISTINCT split_part(source, '/', 1) FROM " + table_.side +
                 "outbox_routes WHERE source <> $1 AND NOT starts_with(source, $1 || '/') ORDER BY "
@@ -121,8 +120,8 @@ class PostgresTracer final : public EventTracer {
                          "outbox_routes r LEFT JOIN " + table_.side +
                          "outbox_ledger l ON l.source = r.source AND l.route = r.route AND "
                          "l.segment = " +
-                         position_ + " / 65536 WHERE " + of_table + " AND coalesce(" +
-                         bit_of("l.done", position_) + ", false) = false))";
+                         position_ + " / 65536 WHERE " + of_table + " AND " +
+                         bit_of("l.done", position_) + " = false))";
         }
         auto rows = connection_.query("SELECT " + columns() + " FROM " + table_.sql + " t WHERE " +
                                           key_of(table_) + " = $1 AND " + unfinished +
@@ -178,6 +177,12 @@ class PostgresTracer final : public EventTracer {
     }
 
   private:
+    // The bit of a position in a ledger's segment l, where the ledger is of this table.
+    [[nodiscard]] std::string bit_of(const std::string& bits, const std::string& position) const {
+        if (about_.is_other) return "false";
+        return "coalesce(get_bit(" + bits + ", (" + position + " % 65536)::integer) = 1, false)";
+    }
+
     // As the table has it, of one as it has it or as consumers see it.
     [[nodiscard]] std::string raw_id_of(const std::string& id) const {
         const std::string prefix = table_.id_prefix();
@@ -299,8 +304,8 @@ class PostgresTracer final : public EventTracer {
         std::string ledger;
         if (table_.by_position) {
             params.integer(event.position);
-            done = "coalesce(" + bit_of("l.done", "$3") + ", false)";
-            passed = "coalesce(" + bit_of("l.passed", "$3") + ", false)";
+            done = bit_of("l.done", "$3");
+            passed = bit_of("l.passed", "$3");
             ledger = " LEFT JOIN " + table_.side +
                      "outbox_ledger l ON l.source = r.source AND l.route = r.route AND l.segment = "
                      "$3 / 65536";
@@ -340,7 +345,7 @@ class PostgresTracer final : public EventTracer {
     // Its row is gone, and attempts of it are not forgotten yet.
     Result<std::optional<EventTrace>> find_mentioned(const std::string& id) {
         const auto rows = connection_.query(
-            "SELECT d.route, d.source, coalesce(" + bit_of("l.done", "d.position") + ", false), " +
+            "SELECT d.route, d.source, " + bit_of("l.done", "d.position") + ", " +
                 failing_columns() + " FROM " + table_.side + "outbox_delivery d LEFT JOIN " +
                 table_.side +
                 "outbox_ledger l ON l.source = d.source AND l.route = d.route AND l.segment = "
@@ -386,8 +391,7 @@ class PostgresTracer final : public EventTracer {
             ledger = "WITH l AS MATERIALIZED (SELECT segment, done | done AS done FROM " +
                      table_.side + "outbox_ledger WHERE source = $2 AND route = $3) ";
             joined = " LEFT JOIN l ON l.segment = " + position_ + " / 65536";
-            unfinished =
-                position_ + " > 0 AND coalesce(" + bit_of("l.done", position_) + ", false) = false";
+            unfinished = position_ + " > 0 AND " + bit_of("l.done", position_) + " = false";
             params.integer(event.position);
             of_event += " AND " + position_ + " = $5";  // two may have one id
         }
@@ -449,7 +453,7 @@ Result<std::unique_ptr<EventTracer>> open_tracer(const PostgresSourceConfig& con
     if (!status.ok()) return status;
     auto tracer =
         std::make_unique<PostgresTracer>(*std::move(connection), config, *std::move(table), *side);
-    if (Status looked = tracer->look_for_others(); !looked.ok()) return looked;
+    if (Status looked = tracer->look_at_ledgers(); !looked.ok()) return looked;
     return std::unique_ptr<EventTracer>(std::move(tracer));
 }
 

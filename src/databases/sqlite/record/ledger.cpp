@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/producer_name.h"
+#include "databases/sqlite/source/route_ledgers.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -216,13 +217,11 @@ Status Ledger::check_life(Database& database, std::span<const Known> known,
         top = std::max(top, finished->highest());
     }
     if (top == 0) return {};
-    Statement last(database, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?");
-    last.bind(table_.name);
-    const spi::Position given = last.step() ? last.integer(0) : 0;
-    if (Status status = last.status(); !status.ok()) return status;
-    if (given >= top) return {};
+    const auto given = last_position(database, table_.name);
+    if (!given.ok()) return given.status();
+    if (*given >= top) return {};
     out.notes.push_back("table " + table_.name + " began anew: its positions go up to " +
-                        std::to_string(given) + " and had reached " + std::to_string(top) +
+                        std::to_string(*given) + " and had reached " + std::to_string(top) +
                         "; what was known of the old ones is set aside, and all that it holds is "
                         "sent");
     if (Status anew = begin_anew(database); !anew.ok()) return anew;

@@ -343,6 +343,7 @@ class SqliteOperations final : public Operations {
     Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) override {
         return ledgers_.retire(route, with_unfinished);
     }
+    Result<bool> is_other_table() override { return ledgers_.are_of_another(); }
     Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }
     Result<std::int64_t> forget_ledgers() override { return ledgers_.forget(); }
 

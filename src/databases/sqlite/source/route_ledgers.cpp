@@ -1,5 +1,6 @@
 #include "databases/sqlite/source/route_ledgers.h"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -42,6 +43,30 @@ Result<spi::PositionSet> load_finished(Database& database, const std::string& so
     }
     if (Status status = rows.status(); !status.ok()) return status;
     return finished;
+}
+
+Result<spi::Position> last_position(Database& database, const std::string& table) {
+    Statement last(database, "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = ?");
+    last.bind(table);
+    const spi::Position position = last.step() ? last.integer(0) : 0;
+    if (Status status = last.status(); !status.ok()) return status;
+    return position;
+}
+
+Result<bool> is_other_table(Database& database, const std::string& table) {
+    Statement routes(database,
+                     "SELECT source, route FROM outbox_routes WHERE " + std::string(kOfTable));
+    routes.bind(table);
+    spi::Position top = 0;
+    while (routes.step()) {
+        const auto finished = load_finished(database, routes.string(0), routes.string(1));
+        if (!finished.ok()) return finished.status();
+        top = std::max(top, finished->highest());
+    }
+    if (Status status = routes.status(); !status.ok()) return status;
+    const auto last = last_position(database, table);
+    if (!last.ok()) return last.status();
+    return *last < top;
 }
 
 Result<LeaseInfo> RouteLedgers::lease() {
@@ -121,6 +146,14 @@ Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
     return routes;
 }
 
+Result<bool> RouteLedgers::are_of_another() {
+    auto table = name_table(config_);
+    if (!table.ok()) return table.status();
+    if (Status status = resolve_table(database_, config_, *table); !status.ok()) return status;
+    if (!table->native) return false;
+    return is_other_table(database_, table_);
+}
+
 Status RouteLedgers::unfinished_rows(const std::string& source, const std::string& route,
                                      const std::function<bool(const std::string&)>& take,
                                      bool nameless) {
@@ -143,7 +176,9 @@ Status RouteLedgers::unfinished_rows(const std::string& source, const std::strin
     }
     spi::PositionSet finished;
     if (table->native) {
-        auto loaded = load_finished(database_, source, route);
+        const auto other = is_other_table(database_, table_);
+        if (!other.ok()) return other.status();
+        auto loaded = *other ? spi::PositionSet() : load_finished(database_, source, route);
         if (!loaded.ok()) return loaded.status();
         finished = std::move(*loaded);
     }
@@ -197,6 +232,9 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     const auto routes = list(false);
     if (!routes.ok()) return routes.status();
     if (routes->empty()) return never_relayed();
+    const auto other = are_of_another();
+    if (!other.ok()) return other.status();
+    if (*other) return ledgers_of_another();
     BoundedCount most;
     for (const LedgerRoute& route : *routes) {
         const auto count = count_unfinished(route.source, route.name, &tenant);

@@ -23,6 +23,12 @@ inline constexpr const char* kOfTable =
 Result<spi::PositionSet> load_finished(Database& database, const std::string& source,
                                        const std::string& route);
 
+/// The highest position that a native table ever gave.
+Result<spi::Position> last_position(Database& database, const std::string& table);
+
+/// See `Operations::is_other_table`; of a native table with side tables.
+Result<bool> is_other_table(Database& database, const std::string& table);
+
 /// What operators do to the routes of `table`; see `Operations`. Used by one thread.
 class RouteLedgers {
   public:
@@ -31,6 +37,8 @@ class RouteLedgers {
 
     Result<LeaseInfo> lease();
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
+    /// See `Operations::is_other_table`.
+    Result<bool> are_of_another();
     /// See `Operations::unfinished_of_tenant`.
     Result<BoundedCount> unfinished_of(const std::string& tenant);
     Result<TenantBacklogs> tenant_backlogs();

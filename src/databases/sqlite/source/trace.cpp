@@ -63,7 +63,11 @@ class SqliteTracer final : public EventTracer {
                              std::string(kOfTable) + " ORDER BY 1 LIMIT 10");
         others.bind(table_.name);
         while (others.step()) about_.others.push_back(others.string(0));
-        return others.status();
+        if (Status status = others.status(); !status.ok() || !table_.native) return status;
+        const auto other = is_other_table(*database_, table_.name);
+        if (!other.ok()) return other.status();
+        about_.is_other = *other;
+        return {};
     }
 
     [[nodiscard]] const TracedTable& table() const override { return about_; }
@@ -226,6 +230,7 @@ class SqliteTracer final : public EventTracer {
     }
 
     Status add_bits(std::int64_t position, TracedRoute& route) {
+        if (about_.is_other) return {};
         constexpr std::int64_t kBits = 8;
         const std::int64_t place = position % spi::PositionSet::kSegmentSize;
         Statement row(*database_,
@@ -267,7 +272,7 @@ class SqliteTracer final : public EventTracer {
 
     Status add_earlier(const std::string& key, std::int64_t order, TracedRoute& route) {
         spi::PositionSet finished;
-        if (table_.native) {
+        if (table_.native && !about_.is_other) {
             auto loaded = load_finished(*database_, route.source, route.route);
             if (!loaded.ok()) return loaded.status();
             finished = *std::move(loaded);

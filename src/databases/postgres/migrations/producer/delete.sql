@@ -85,4 +85,5 @@ BEGIN
 END
 $$;
 {{status_view}}
+{{status_life}}
 {{taken_over}}

@@ -92,4 +92,5 @@ BEGIN
 END
 $$;
 {{status_view_keep}}
+{{status_life}}
 {{taken_over}}

@@ -20,6 +20,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE =
             'relay ' || reason || ' (host:process) is running: stop it, writers may go on';
     END IF;
+    IF {{schema}}.outbox_ledger_source() IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'OB006', MESSAGE =
+            'the table is not the one that the ledgers of its routes were kept for (replaced, '
+            'restored, or its numbers begun anew): start a relay, which sends all that it holds, or '
+            'says what has to be settled first';
+    END IF;
     -- One whose lease has run out while it was stopped must find that when it goes on.
     UPDATE {{schema}}.outbox_lease SET epoch = epoch + 1, owner = NULL, expires_at = NULL,
         backend_pid = NULL, backend_start = NULL

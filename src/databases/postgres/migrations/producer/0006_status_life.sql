@@ -1,0 +1,22 @@
+-- outbox_source(), or NULL: the ledgers are of another table than the one that is there, which a relay
+-- has not met yet (table, file of its numbers, persistence, as the relay compares them).
+CREATE FUNCTION {{schema}}.outbox_ledger_source() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT s.source FROM {{schema}}.outbox_source() s(source)
+    CROSS JOIN (
+        SELECT oid::text AS root, relpersistence::text AS persistence,
+               pg_relation_filenode(
+                   pg_get_serial_sequence(oid::regclass::text, 'position'))::text AS file
+        FROM pg_class WHERE oid = E'{{schema_text}}.outbox_events'::regclass) t
+    WHERE NOT EXISTS (
+        SELECT FROM (SELECT l.source, l.life FROM {{schema}}.outbox_ledger l
+                     UNION SELECT r.source, r.life FROM {{schema}}.outbox_routes r
+                     WHERE r.settled > 0) known
+        WHERE split_part(known.source, '/', 1) = s.source
+          AND known.life <> t.root || '/' || t.file || '/' || t.persistence
+          AND NOT (split_part(known.life, '/', 1) = t.root
+                   AND split_part(known.life, '/', 3) <> t.persistence))
+$$;
+{{status_life}}

@@ -1,9 +1,12 @@
 #include <array>
+#include <chrono>
 #include <libpq-fe.h>
+#include <thread>
 
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
+#include "core/explanation.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "core/transport.h"
@@ -21,6 +24,13 @@ namespace {
 using postgres::Rows;
 
 constexpr std::string_view kLayoutState = "OB006";
+constexpr std::string_view kLockTimeoutState = "55P03";
+
+// Whoever writes waits behind whoever waits for the table's lock: that is for short, and tried
+// again.
+constexpr const char* kLockTimeout = "SET LOCAL lock_timeout = '500ms';\n";
+constexpr int kLockTries = 14;
+constexpr std::chrono::seconds kBetweenLockTries{1};
 
 // Where the tables go, and whose what is there already may be.
 struct Place {
@@ -79,7 +89,7 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
 // A change of the layout of outbox_events, or nothing where it has that one.
 std::string change_of_layout(TableLayoutKind layout, PayloadType payload, const Place& place) {
     const bool keep = layout == TableLayoutKind::kKeep;
-    return prologue() + place.guard() + "SET LOCAL lock_timeout = '10s';\n" +
+    return prologue() + place.guard() + kLockTimeout +
            fill_postgres(embedded_sql_text(keep ? "producer/postgres/keep.sql"
                                                 : "producer/postgres/delete.sql"),
                          place.quoted_schema, values_of(payload)) +
@@ -99,7 +109,7 @@ std::string publication(const Place& place) {
 std::string payload_limit(std::int64_t bytes, bool binary, const Place& place) {
     const std::string most = std::to_string(bytes);
     const std::string size = binary ? "octet_length(payload)" : "octet_length(payload::text)";
-    std::string sql = prologue() + place.guard() + "SET LOCAL lock_timeout = '10s';\n";
+    std::string sql = prologue() + place.guard() + kLockTimeout;
     for (const char* const table : {"outbox_events", "outbox_scheduled"}) {
         sql += "ALTER TABLE " + place.quoted_schema + "." + table +
                " DROP CONSTRAINT outbox_payload_size,\n    ADD CONSTRAINT outbox_payload_size "
@@ -278,7 +288,7 @@ class PostgresTarget final : public MigrationTarget {
         if (layout_) change_layout();
         if (max_payload_bytes_) {
             const bool binary = event_table().payload_type == "bytea";
-            query(payload_limit(*max_payload_bytes_, binary, place_));
+            change_table(payload_limit(*max_payload_bytes_, binary, place_));
         }
         query(publication(place_));
         if (note_) tell_publication();
@@ -296,7 +306,7 @@ class PostgresTarget final : public MigrationTarget {
         for (const auto payload :
              {PayloadType::kJsonb, PayloadType::kJson, PayloadType::kText, PayloadType::kBytea}) {
             if (payload_type_name(payload) != type) continue;
-            query(change_of_layout(*layout_, payload, place_));
+            change_table(change_of_layout(*layout_, payload, place_));
             return;
         }
         refuse_layout(where_, "the payload has type " + type);
@@ -350,8 +360,56 @@ class PostgresTarget final : public MigrationTarget {
         return !result.empty();
     }
 
+    // A transaction that begins with `prologue` and takes the table's lock.
+    void change_table(const std::string& sql) {
+        for (int tries = 1;; ++tries) {
+            const Rows result = postgres::execute(connection_.get(), sql.c_str());
+            const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
+            if (state == nullptr || state != kLockTimeoutState) return check(result);
+            query("ROLLBACK");
+            if (tries == kLockTries) break;
+            std::this_thread::sleep_for(kBetweenLockTries);
+        }
+        throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
+                    "outbox_events in " + where_ + " cannot be changed: " + lock_holder() +
+                        ". End that transaction, or run this again later; the table stays what it "
+                        "is, and writers may go on.");
+    }
+
+    // Who has the oldest transaction that holds the table.
+    std::string lock_holder() {
+        const Rows rows = query(
+            "SELECT coalesce(l.pid, 0), coalesce(p.gid, ''), coalesce(a.usename, p.owner, ''), "
+            "coalesce(a.application_name, ''), coalesce(a.state, ''), (extract(epoch FROM "
+            "coalesce(a.xact_start, p.prepared)) * 1000000)::bigint AS began, (extract(epoch FROM "
+            "a.query_start) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * "
+            "1000000)::bigint FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND "
+            "c.relname ~ '^outbox_(events|scheduled)' AND c.relnamespace = " +
+            schema_oid() +
+            " LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_locks x ON l.pid IS NULL "
+            "AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = "
+            "l.virtualtransaction LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid "
+            "WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM "
+            "pg_database WHERE datname = current_database()) AND l.pid IS DISTINCT FROM "
+            "pg_backend_pid() ORDER BY began LIMIT 1");
+        if (rows.empty()) return "its lock could not be had in time";
+        return "its lock is held by " + describe({.pid = rows.integer(0, 0),
+                                                  .prepared = rows.string(0, 1),
+                                                  .user = rows.string(0, 2),
+                                                  .application = rows.string(0, 3),
+                                                  .state = rows.string(0, 4),
+                                                  .began_at_us = rows.integer(0, 5),
+                                                  .statement_at_us = rows.integer(0, 6)},
+                                                 rows.integer(0, 7));
+    }
+
     Rows query(const std::string& sql) {
         Rows result = postgres::execute(connection_.get(), sql.c_str());
+        check(result);
+        return result;
+    }
+
+    void check(const Rows& result) {
         if (!result.succeeded()) {
             const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
             if (state != nullptr && state == kForeignOwnerState) {
@@ -371,7 +429,6 @@ class PostgresTarget final : public MigrationTarget {
             throw Error(
                 postgres::emit_error(connection_.get(), result.get(), "migrating " + where_));
         }
-        return result;
     }
 
     postgres::Handle connection_;

@@ -132,6 +132,51 @@ TEST_F(LayoutChange, NoWriterFailsAndNoEventIsLost) {
               std::to_string(written) + " " + std::to_string(written));
 }
 
+// Whoever writes waits behind a change that waits.
+TEST_F(LayoutChange, BehindAnOpenTransactionStopsNoWriterAndNamesIt) {
+    Pg holder(url_);
+    holder.exec(
+        "SET application_name = 'shop'; BEGIN; INSERT INTO outbox_events (topic, payload) VALUES "
+        "('t', '1')");
+    std::atomic<bool> stop{false};
+    std::chrono::steady_clock::duration longest{};
+    std::thread writer([&] {
+        Pg pg(url_);
+        while (!stop) {
+            const auto began = std::chrono::steady_clock::now();
+            pg.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+            longest = std::max(longest, std::chrono::steady_clock::now() - began);
+        }
+    });
+    const std::string refused = refusal(kKeep);
+    stop = true;
+    writer.join();
+    EXPECT_THAT(refused, testing::AllOf(HasSubstr("its lock is held by pid "),
+                                        HasSubstr("(application 'shop', user "),
+                                        HasSubstr("idle in transaction, begun "),
+                                        HasSubstr("End that transaction, or run this again")));
+    EXPECT_LT(longest, std::chrono::seconds(4)) << "an attempt takes half a second";
+    holder.exec("COMMIT");
+    change(kKeep);
+    EXPECT_EQ(kind(), "p");
+}
+
+TEST_F(LayoutChange, IsTriedAgainUntilAnOpenTransactionHasEnded) {
+    Pg holder(url_);
+    holder.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+    std::thread changing([&] { change(kKeep); });
+    const auto waits = [&] {
+        return pg_.number(
+                   "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "
+                   "to_regclass('outbox_events')") > 0;
+    };
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it waits", waits));
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it has given up", [&] { return !waits(); }));
+    holder.exec("COMMIT");
+    changing.join();
+    EXPECT_EQ(kind(), "p");
+}
+
 TEST_F(LayoutChange, IsNoChangeWhereItIsSoAlready) {
     change(kDelete);
     change(kKeep);

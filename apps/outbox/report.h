@@ -41,10 +41,10 @@ struct Report {
     std::vector<webhook::EndpointReport> endpoints;
 };
 
-/// As `outbox status --json` prints it.
 /// What there is to remark of a table; empty: nothing. `is_other_table`: see `Operations`.
 [[nodiscard]] std::string table_remark(bool is_other_table);
 
+/// As `outbox status --json` prints it.
 [[nodiscard]] nlohmann::ordered_json json_of(const Report& report);
 
 /// Reads reports. Its connections stay open from one to the next, until a read fails or `close`.

@@ -44,8 +44,12 @@ Status look(const DeskConfig& config) {
         warn(describe(source.error()) + "; the page says so until it answers");
         return {};
     }
-    const bool consumers_only = code == ErrorCode::kNoSuchTable && !config.table_named;
-    return consumers_only || lacks_rights(source.error()) ? Status() : source.status();
+    if (lacks_rights(source.error())) return {};
+    if (config.table_named || code != ErrorCode::kNoSuchTable) return source.status();
+    const auto operations = open_consumer_operations(config.source);
+    return !operations.ok() || is_consumers_side_only(**operations, source.error())
+               ? Status()
+               : source.status();
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ ErrorInfo no_relay_here(const SourceConfig& config, const ErrorInfo& error) {
     const auto operations = open_consumer_operations(config);
     if (!operations.ok()) return operations.error();
     const auto there = (*operations)->has_tables();
-    if (!there.ok() || !*there) return error;
+    if (!there.ok() || !*there || !is_consumers_side_only(**operations, error)) return error;
     const auto consumers = (*operations)->consumers();
     std::string names;
     if (consumers.ok()) {

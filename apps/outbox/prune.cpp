@@ -51,8 +51,10 @@ Result<std::int64_t> prune_rows(spi::Source& source, std::chrono::seconds retent
     }
 }
 
-bool may_be_absent(const ErrorInfo& error) {
-    return error.code == ErrorCode::kNoSuchTable || lacks_rights(error);
+bool may_be_absent(const SourceConfig& config, const ErrorInfo& error) {
+    if (error.code != ErrorCode::kNoSuchTable) return lacks_rights(error);
+    const auto operations = open_consumer_operations(config);
+    return !operations.ok() || is_consumers_side_only(**operations, error);
 }
 
 // One that may look at the inbox and not prune it was forgotten something; one that may not even
@@ -104,13 +106,14 @@ int run_prune(const runtime::Invocation& invocation) {
     const auto source = make_source(*config);
     const bool dry_run = invocation.options.flag("dry-run");
     // Nothing is removed where a table was named that is not there.
-    if (!source.ok() && (invocation.options.given("table") || !may_be_absent(source.error()))) {
+    if (!source.ok() &&
+        (invocation.options.given("table") || !may_be_absent(*config, source.error()))) {
         return report(source.error());
     }
     const auto rows = source.ok()
                           ? prune_rows(**source, invocation.options.duration("retention"), dry_run)
                           : Result<std::int64_t>(source.error());
-    if (!rows.ok() && !may_be_absent(rows.error())) return report(rows.error());
+    if (!rows.ok() && !may_be_absent(*config, rows.error())) return report(rows.error());
     const auto inbox =
         prune_inbox(*config, invocation.options.duration("inbox-retention").count(), dry_run);
     // A database may have one side only, and a role rights to one only.

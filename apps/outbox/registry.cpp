@@ -194,6 +194,12 @@ Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(const Sourc
     return consumer::make_operations(std::move(*sql), os_user);
 }
 
+bool is_consumers_side_only(ConsumerOperations& operations, const ErrorInfo& error) {
+    if (error.code != ErrorCode::kNoSuchTable) return false;
+    const auto producer = operations.has_producer();
+    return !producer.ok() || !*producer;
+}
+
 Result<std::unique_ptr<Operations>> open_operations(const SourceConfig& config,
                                                     const std::string& table) {
     const auto database = find_database(config.url);

@@ -63,6 +63,11 @@ Status run_statement(const std::string& url, std::chrono::seconds connect_timeou
 Result<std::unique_ptr<ConsumerOperations>> open_consumer_operations(
     const SourceConfig& config, const std::string& os_user = {});
 
+/// That the outbox's tables are missing (`error`) because the database has the consumer's side
+/// only, and not because one of them is gone. Also where nobody can tell: who then reads that side
+/// learns why.
+bool is_consumers_side_only(ConsumerOperations& operations, const ErrorInfo& error);
+
 /// What of the way to the database or the destination is in clear or unverified, with the remedy;
 /// empty: nothing, or the URL is not one.
 std::string weakness_of_database(const std::string& url);

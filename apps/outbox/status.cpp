@@ -315,15 +315,17 @@ Status ReportReader::read_source(Report& report, bool with_destinations) {
 Result<Report> ReportReader::read_parts(bool with_destinations) {
     Report report;
     const Status source = read_source(report, with_destinations);
+    const Status others = open_others();
     if (!source.ok()) {
         // A table that is asked for by name is not replaced by what else there is.
         const bool may_be_absent =
-            source.error().code == ErrorCode::kNoSuchTable || lacks_rights(source.error());
+            lacks_rights(source.error()) ||
+            (source.error().code == ErrorCode::kNoSuchTable &&
+             (!others.ok() || is_consumers_side_only(*open_->consumers, source.error())));
         if (table_named_ || !may_be_absent) return source;
         report = Report();
         report.has_source = false;
     }
-    const Status others = open_others();
     const Result<bool> consumes =
         others.ok() ? read_consumers(*open_->consumers, report) : Result<bool>(others);
     const bool has_consumers = consumes.ok() && *consumes;

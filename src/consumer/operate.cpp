@@ -9,6 +9,7 @@
 #include "consumer/inbox_store.h"
 #include "consumer/message_time.h"
 #include "consumer/operator_sql.h"
+#include "core/schema_objects.h"
 
 namespace outbox::consumer {
 namespace {
@@ -131,6 +132,17 @@ class InboxOperations final : public ConsumerOperations {
 
     Result<bool> has_tables() override {
         const auto rows = sql_->run(sql_->table_count("outbox_inbox"), {});
+        if (!rows.ok()) return rows.status();
+        return number((*rows)[0][0]) > 0;
+    }
+
+    Result<bool> has_producer() override {
+        std::string counts = "SELECT 0";
+        for (const SchemaObject& object : schema_objects()) {
+            if (object.kind != SchemaObject::Kind::kTable || object.side != "producer") continue;
+            counts += " + (" + sql_->table_count(std::string(object.name)) + ")";
+        }
+        const auto rows = sql_->run(counts, {});
         if (!rows.ok()) return rows.status();
         return number((*rows)[0][0]) > 0;
     }

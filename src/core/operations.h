@@ -389,6 +389,8 @@ class ConsumerOperations {
 
     /// False: `migrate` has not made the consumer's tables here.
     virtual Result<bool> has_tables() = 0;
+    /// Whether any table of the producer's side is here, too.
+    virtual Result<bool> has_producer() = 0;
     virtual Result<std::vector<ConsumerInfo>> consumers() = 0;
     virtual Result<std::vector<MailboxInfo>> mailboxes() = 0;
     /// Raises the floors and removes ids from before them, expired keys and old sagas, some

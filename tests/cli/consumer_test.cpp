@@ -271,6 +271,29 @@ TEST_P(ConsumerCommands, CommandsForTheRelaysTableSayWhatIsMeantHere) {
     }
 }
 
+// A table of the relay's that is gone is no sign that there was none: its events wait.
+TEST_P(ConsumerCommands, AMissingTableOfTheRelaysIsNamedWhereOthersOfItAreThere) {
+    for (const char* table : {"outbox_dead_letters", "outbox_lease", "outbox_standbys",
+                              "outbox_route_stats", "outbox_events"}) {
+        const auto database = make_database(GetParam());
+        ASSERT_EQ(outbox_.run({"migrate", "--db", database->url()}).status.code, 0);
+        database->connect()->exec(std::string("ALTER TABLE ") + table + " RENAME TO elsewhere");
+        for (const char* command : {"status", "prune"}) {
+            if (command == std::string("prune") && table != std::string("outbox_events")) continue;
+            const Finished ended = outbox_.run({command, "--db", database->url(), "--json"});
+            EXPECT_EQ(ended.status.code, 4) << command << ended.out << ended.err;
+            EXPECT_EQ(ended.out, "");
+            EXPECT_THAT(ended.err, HasSubstr(table)) << command;
+        }
+        if (table != std::string("outbox_events")) continue;
+        EXPECT_THAT(outbox_.run({"dead", "list", "--db", database->url()}).err,
+                    AllOf(HasSubstr(table), Not(HasSubstr("--consumer"))));
+        const Finished page =
+            outbox_.run({"dashboard", "--from", database->url(), "--listen", "127.0.0.1:0"});
+        EXPECT_EQ(page.status.code, 4) << page.err;
+    }
+}
+
 TEST_P(ConsumerCommands, AFloorStaysBelowWhatStillWaitsInAMailbox) {
     const bool postgres = GetParam() == Backend::kPostgres;
     put("waiting");

@@ -32,6 +32,14 @@ std::string events_text(const BoundedCount& count) {
            (count.count == 1 && !count.more ? " event" : " events");
 }
 
+// "20 events", "20 events and 1 that is delayed until 2027-03-01T00:00:00Z".
+std::string events_text(const BoundedCount& count, const DelayedEvents& delayed) {
+    if (delayed.count == 0) return events_text(count);
+    return events_text(count) + " and " + with_commas(delayed.count) +
+           (delayed.count == 1 ? " that is delayed until " : " that are delayed, the last until ") +
+           time_text(delayed.last_due_us).substr(0, 19) + "Z";
+}
+
 struct Opened {
     std::unique_ptr<Operations> operations;
     std::string tenant;
@@ -73,11 +81,28 @@ Status check_length(const runtime::Invocation& invocation, const std::string& te
                                     with_commas(kMaxPausedBytes) + " at most; nothing was changed");
 }
 
+// What of a tenant is to be sent.
+struct Left {
+    DelayedEvents delayed = {};
+    BoundedCount unfinished = {};
+
+    [[nodiscard]] bool none() const { return delayed.count == 0 && unfinished.count == 0; }
+    [[nodiscard]] std::string text() const { return events_text(unfinished, delayed); }
+};
+
+Result<Left> left_of(Operations& operations, const std::string& tenant) {
+    const auto delayed = operations.delayed_of_tenant(tenant);
+    if (!delayed.ok()) return delayed.error();
+    const auto unfinished = operations.unfinished_of_tenant(tenant);
+    if (!unfinished.ok()) return unfinished.error();
+    return Left{*delayed, *unfinished};
+}
+
 // Events that name no tenant are some relay's default tenant's. Where this command was not told
 // which that is, they may be those of the one that is drained.
-Result<BoundedCount> may_be_its(const runtime::Invocation& invocation, Operations& operations) {
-    if (invocation.options.given("default-tenant")) return BoundedCount{};
-    return operations.unfinished_of_tenant("");
+Result<Left> may_be_its(const runtime::Invocation& invocation, Operations& operations) {
+    if (invocation.options.given("default-tenant")) return Left{};
+    return left_of(operations, "");
 }
 
 ErrorInfo is_paused_already(const PausedTenant& paused) {
@@ -100,19 +125,21 @@ Result<std::optional<PausedTenant>> find_paused(Operations& operations, const st
 
 // Says that it is done, with what of the tenant is left.
 int tell(const runtime::Invocation& invocation, const Opened& opened, const std::string& state) {
-    const auto left = opened.operations->unfinished_of_tenant(opened.tenant);
+    const auto left = left_of(*opened.operations, opened.tenant);
     if (!left.ok() && !is_not_known(left.error())) return report(left.error());
     if (invocation.options.flag("json")) {
         ordered_json json{{"tenant", opened.tenant}, {"state", state}};
-        json["waiting"] = left.ok() ? ordered_json(left->count) : ordered_json(nullptr);
-        json["more"] = left.ok() && left->more;
+        json["waiting"] = left.ok() ? ordered_json(left->unfinished.count) : ordered_json(nullptr);
+        json["more"] = left.ok() && left->unfinished.more;
+        json["delayed"] = left.ok() ? ordered_json(left->delayed.count) : ordered_json(nullptr);
+        json["delayed_until"] =
+            left.ok() ? time_or_null(left->delayed.last_due_us) : ordered_json(nullptr);
         print_json(json);
         return runtime::kExitOk;
     }
     std::cout << "tenant " << to_printable(opened.tenant) << " is " << state
-              << (left.ok()
-                      ? "; " + events_text(*left) + (state == "paused" ? " kept" : " to be sent")
-                      : std::string())
+              << (left.ok() ? "; " + left->text() + (state == "paused" ? " kept" : " to be sent")
+                            : std::string())
               << "\n";
     return runtime::kExitOk;
 }
@@ -206,30 +233,34 @@ int run_tenant_drain(const runtime::Invocation& invocation) {
     Clock::time_point told_at{};
     while (true) {
         const Clock::time_point began = Clock::now();
-        const auto left = operations.unfinished_of_tenant(opened->tenant);
+        const auto left = left_of(operations, opened->tenant);
         if (!left.ok()) return report(left.error());
-        BoundedCount nameless;
-        if (left->count == 0) {
+        Left nameless;
+        if (left->none()) {
             const auto may_be = may_be_its(invocation, operations);
             if (!may_be.ok()) return report(may_be.error());
             nameless = *may_be;
         }
-        if (left->count == 0 && nameless.count == 0) break;
+        if (left->none() && nameless.none()) break;
         const std::string whose =
             "that name no tenant are its where the relays have --default-tenant " +
             to_printable(opened->tenant) + "; give --default-tenant NAME as they have it";
         const Clock::time_point now = Clock::now();
         if (now >= deadline) {
+            const bool delayed = left->delayed.count + nameless.delayed.count > 0;
             std::cerr << "outbox: not in time: "
-                      << (left->count > 0 ? events_text(*left) + " of tenant " +
-                                                to_printable(opened->tenant) + " wait"
-                                          : events_text(nameless) + " " + whose)
-                      << "; it is not paused, and nothing was changed\n";
+                      << (left->none() ? nameless.text() + " " + whose
+                                       : left->text() + " of tenant " +
+                                             to_printable(opened->tenant) + " wait")
+                      << "; it is not paused, and nothing was changed"
+                      << (delayed ? ". Delayed events are rows of outbox_scheduled: give --within "
+                                    "the time, or pause the tenant and move these rows, too"
+                                  : "")
+                      << "\n";
             return runtime::kExitNotInTime;
         }
         if (now - told_at >= kProgressEvery) {
-            std::cerr << (left->count > 0 ? events_text(*left) + " left"
-                                          : events_text(nameless) + " " + whose)
+            std::cerr << (left->none() ? nameless.text() + " " + whose : left->text() + " left")
                       << "\n";
             told_at = now;
         }

@@ -181,6 +181,11 @@ struct ScheduledInfo {
     std::int64_t available_at_us = 0;
 };
 
+struct DelayedEvents {
+    std::int64_t count = 0;
+    std::int64_t last_due_us = 0;  ///< When all of them will be due; 0: there are none.
+};
+
 /// A tenant whose events are kept and not sent.
 struct PausedTenant {
     std::string tenant_id;
@@ -287,6 +292,9 @@ class Operations : public DeadLetters {
     /// Reads the table. Where nobody can say: `kConflict` (no relay has served the table), or
     /// `kTableReset` (`is_other_table`).
     virtual Result<BoundedCount> unfinished_of_tenant(const std::string& tenant_id) = 0;
+    /// Its delayed events, which are not among those. The name means what it means there. Who asks
+    /// for both asks for these first: they come into the table when they are due.
+    virtual Result<DelayedEvents> delayed_of_tenant(const std::string& tenant_id) = 0;
     /// Of up to `BoundedCount::kLimit` unfinished events of each route, which it reads; none where
     /// no relay has served the table, or it has no tenants.
     virtual Result<TenantBacklogs> tenant_backlogs() = 0;
@@ -465,6 +473,7 @@ class NoOperations final : public Operations {
     Result<BoundedCount> unfinished_of_tenant(const std::string&) override {
         return never_relayed();
     }
+    Result<DelayedEvents> delayed_of_tenant(const std::string&) override { return DelayedEvents{}; }
     Result<TenantBacklogs> tenant_backlogs() override { return TenantBacklogs{}; }
 };
 

@@ -200,6 +200,41 @@ TEST_P(Tenants, ADrainedOneIsPausedOnceAllOfItIsSentAndNotBefore) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST_P(Tenants, IsNotDrainedBeforeItsDelayedEventsAreSent) {
+    if (adopted()) return;  // has no delayed events
+    Process running = relay();
+    write("bbbb", 1);
+    await_sent(running, "bbbb", "1 ");
+    const auto delay = [&](int n, int seconds) {
+        const std::string s = std::to_string(seconds);
+        sql("INSERT INTO outbox_scheduled (id, tenant_id, topic, key, event_type, payload, "
+            "available_at) VALUES ('00000000-0000-7000-8000-aaaa0000000" +
+            std::to_string(n) + "', 'aaaa', 'things', 'aaaa', 'Made', '1', " +
+            (GetParam().sqlite ? "(strftime('%s', 'now') + " + s + ") * 1000000)"
+                               : "clock_timestamp() + interval '" + s + " s')"));
+    };
+    delay(1, 3600);
+    const Finished late =
+        run_on({"tenant", "drain", "aaaa", "--reason", "moves", "--within", "1s"});
+    EXPECT_EQ(late.status.code, 6) << late.out;
+    EXPECT_THAT(late.err,
+                AllOf(HasSubstr("0 events and 1 that is delayed until 20"),
+                      HasSubstr("it is not paused"), HasSubstr("rows of outbox_scheduled")));
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+    const json paused = result({"tenant", "pause", "aaaa", "--reason", "moves"});
+    EXPECT_EQ(paused["delayed"], 1);
+    EXPECT_TRUE(paused["delayed_until"].is_string());
+    EXPECT_EQ(run_on({"tenant", "resume", "aaaa", "--reason", "back"}).status.code, 0);
+    EXPECT_EQ(run_on({"scheduled", "cancel", "--all"}).status.code, 0);
+
+    delay(2, 2);
+    const json drained = result({"tenant", "drain", "aaaa", "--reason", "moves"});
+    EXPECT_EQ(drained["waiting"], 0);
+    EXPECT_EQ(drained["delayed"], 0);
+    await_sent(running, "aaaa", "2 ");
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
 TEST_P(Tenants, WhoIsPausedAndOfWhomMostWaitsIsShownWithoutARelay) {
     {
         Process served = relay();

@@ -379,6 +379,19 @@ class PostgresOperations final : public Operations {
         return ledgers_.unfinished_of(tenant_id);
     }
 
+    Result<DelayedEvents> delayed_of_tenant(const std::string& tenant_id) override {
+        const auto place = scheduled_table();
+        if (!place.ok() && place.error().code == ErrorCode::kUnsupported) return DelayedEvents{};
+        if (!place.ok()) return place.status();
+        const std::string whose = tenant_id.empty() ? "" : config_.default_tenant;
+        const auto rows = connection_.query(
+            "SELECT count(*), coalesce(" + epoch_us("max(available_at)") + ", 0) FROM " + *place +
+                " WHERE coalesce(nullif(tenant_id, ''), " + quote_literal(whose) + ") = $1",
+            Params().text(tenant_id));
+        if (!rows.ok()) return rows.status();
+        return DelayedEvents{rows->integer(0, 0), rows->integer(0, 1)};
+    }
+
     Result<TenantBacklogs> tenant_backlogs() override { return ledgers_.tenant_backlogs(); }
 
     Result<std::vector<PausedTenant>> paused_tenants() override {

@@ -351,6 +351,18 @@ class SqliteOperations final : public Operations {
         return ledgers_.unfinished_of(tenant_id);
     }
 
+    Result<DelayedEvents> delayed_of_tenant(const std::string& tenant_id) override {
+        if (table_ != "outbox_events") return DelayedEvents{};
+        Statement row(*database_,
+                      "SELECT count(*), coalesce(max(available_at), 0) FROM outbox_scheduled WHERE "
+                      "coalesce(nullif(tenant_id, ''), ?1) = ?2");
+        row.bind(tenant_id.empty() ? std::string_view() : config_.default_tenant).bind(tenant_id);
+        DelayedEvents delayed;
+        if (row.step()) delayed = {row.integer(0), row.integer(1)};
+        if (Status status = row.status(); !status.ok()) return status;
+        return delayed;
+    }
+
     Result<TenantBacklogs> tenant_backlogs() override { return ledgers_.tenant_backlogs(); }
 
     Result<std::vector<PausedTenant>> paused_tenants() override {

@@ -291,8 +291,10 @@ constexpr std::array kCommands{
         "Compares what producers committed with what consumers received and applied. Both are "
         "journals of JSON lines: id, key, n (rises within a key), and for consumers applied "
         "and consumer; a line with \"state\":\"intent\" says that the event may or may not be "
-        "there, \"rolled_back\" that it is not. With --db, dead letters are not counted as "
-        "lost. The last line begins: lost N.",
+        "there, \"rolled_back\" that it is not. With --db, an event with a dead letter may be "
+        "missing at as many consumers as it has letters, where no route took it at all, and is "
+        "not lost: it is listed as excused, for a letter does not say which consumer its route "
+        "feeds. The last line begins: lost N.",
         "",
         "outbox verify --produced orders.jsonl --received inventory.jsonl\n"
         "outbox verify --produced a.jsonl b.jsonl --received c.jsonl "

@@ -134,9 +134,11 @@ Status Verifier::produced(const JournalLine& line) {
     return {};
 }
 
-void Verifier::dead_letter(std::string_view id) {
+void Verifier::dead_letter(std::string_view id, bool unmatched) {
     ++verdict_.dead_letters;
-    ++item(id).dead;
+    Item& event = item(id);
+    ++event.dead;
+    event.unmatched = event.unmatched || unmatched;
 }
 
 Result<std::uint32_t> Verifier::consumer_number(std::string_view name) {
@@ -228,26 +230,40 @@ Result<Verdict> Verifier::finish() {
 }
 
 void Verifier::check_lost(std::uint32_t id, std::uint64_t all_consumers) {
+    if (items_[id].unmatched) return;
     const std::uint64_t missing = all_consumers & ~items_[id].seen;
     // A dead letter says which route gave up, not which consumer that route feeds: each one
     // excuses one consumer.
     const int unexcused = std::popcount(missing) - items_[id].dead;
     const bool nobody_there = all_consumers == 0 && items_[id].dead == 0;
-    if (unexcused <= 0 && !nobody_there) return;
+    if (unexcused <= 0 && !nobody_there) {
+        if (missing != 0 && ++verdict_.excused <= kMaxFaultsKept) {
+            for (std::uint64_t left = missing; left != 0; left &= left - 1) {
+                excused_.push_back(fault_of(VerifyFault::Kind::kLost, id,
+                                            static_cast<std::uint32_t>(std::countr_zero(left))));
+            }
+        }
+        return;
+    }
     const auto consumer = static_cast<std::uint32_t>(std::countr_zero(missing));
     keep_fault(VerifyFault::Kind::kLost, ++verdict_.lost, id, consumer);
 }
 
 void Verifier::keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
                           std::uint32_t consumer) {
-    if (count > kMaxFaultsKept) return;
+    if (count <= kMaxFaultsKept) faults_.push_back(fault_of(kind, id, consumer));
+}
+
+VerifyFault Verifier::fault_of(VerifyFault::Kind kind, std::uint32_t id,
+                               std::uint32_t consumer) const {
     const Item& event = items_[id];
-    VerifyFault& fault = faults_.emplace_back();
+    VerifyFault fault;
     fault.kind = kind;
     fault.id = ids_.text(id);
     if (event.key != TextTable::kNone) fault.key = keys_.text(event.key);
     fault.n = event.n;
     if (consumer < consumer_names_.size()) fault.consumer = consumer_names_.text(consumer);
+    return fault;
 }
 
 }  // namespace outbox::core

@@ -39,6 +39,8 @@ struct Verdict {
     std::int64_t out_of_order = 0;     ///< First received after a later one of the same key.
     std::int64_t repeats_applied = 0;  ///< Applied more than once by one consumer.
     std::int64_t dead_letters = 0;     ///< Given up on, counted once for each route.
+    std::int64_t excused = 0;          ///< Committed and missing at a consumer, for which some
+                                       ///< route's dead letter was taken, of whichever route.
     std::int64_t repeats = 0;          ///< Lines that repeat an event at the same consumer.
     std::int64_t produced = 0;         ///< Committed events.
     std::int64_t received = 0;         ///< Received lines, repeats included.
@@ -92,8 +94,9 @@ class Verifier {
     /// An error when the id was produced before with another key or n.
     Status produced(const JournalLine& line);
 
-    /// One dead letter of the event, in one route.
-    void dead_letter(std::string_view id);
+    /// One dead letter of the event, in one route: it excuses one consumer. Where no route took
+    /// the event (`unmatched`) it excuses all.
+    void dead_letter(std::string_view id, bool unmatched = false);
 
     /// Starts a received file. The file is a consumer of its own, also when it is empty, except
     /// that lines with a `consumer` belong to that one, whatever file they are in. Every consumer
@@ -106,6 +109,8 @@ class Verifier {
 
     /// The first `kMaxFaultsKept` faults of each kind.
     [[nodiscard]] const std::vector<VerifyFault>& faults() const { return faults_; }
+    /// The same of what was excused, with each consumer where it is missing.
+    [[nodiscard]] const std::vector<VerifyFault>& excused() const { return excused_; }
 
   private:
     struct Item {
@@ -115,6 +120,7 @@ class Verifier {
         std::int64_t n = 0;
         std::uint32_t key = TextTable::kNone;
         std::uint16_t dead = 0;
+        bool unmatched = false;
         bool produced = false;  ///< Some produced line names it.
         bool committed = false;
         bool rolled_back = false;
@@ -130,6 +136,8 @@ class Verifier {
     void check_lost(std::uint32_t id, std::uint64_t all_consumers);
     void keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
                     std::uint32_t consumer);
+    [[nodiscard]] VerifyFault fault_of(VerifyFault::Kind kind, std::uint32_t id,
+                                       std::uint32_t consumer) const;
 
     TextTable ids_;
     TextTable keys_;
@@ -139,6 +147,7 @@ class Verifier {
     std::string file_name_;
     bool file_is_empty_ = false;
     std::vector<VerifyFault> faults_;
+    std::vector<VerifyFault> excused_;
     Verdict verdict_;
 };
 

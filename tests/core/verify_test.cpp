@@ -115,7 +115,34 @@ RC_GTEST_PROP(Verify, ADeadLetterExcusesOneConsumerOnly, ()) {
     const Verdict all_dead = verify(history, one_each).verdict;
     RC_ASSERT(all_dead.ok());
     RC_ASSERT(all_dead.dead_letters == static_cast<std::int64_t>(one_each.size()));
+    RC_ASSERT(all_dead.excused == 1);
     if (one_each.size() > 1) RC_ASSERT(verify(history, {victim}).verdict.lost == 1);
+}
+
+TEST(Verify, ALetterOfAnEventThatNoRouteTookExcusesAllConsumersAndNeedsNoRemark) {
+    Verifier verifier;
+    verifier.produced(line("a", "k", 1, false)).or_throw();
+    verifier.dead_letter("a", true);
+    for (const auto* file : {"one", "two", "three"}) verifier.begin_received(file).or_throw();
+    const Verdict verdict = verifier.finish().value_or_throw();
+    EXPECT_EQ(verdict.lost, 0);
+    EXPECT_EQ(verdict.excused, 0);
+}
+
+// The letter may be of another route than the one that feeds this consumer.
+TEST(Verify, WhatALetterExcusesIsNamedWithTheConsumer) {
+    Verifier verifier;
+    verifier.produced(line("a", "k", 1, false)).or_throw();
+    verifier.dead_letter("a");
+    verifier.begin_received("here").or_throw();
+    verifier.received(line("a", "k", 1, true)).or_throw();
+    verifier.begin_received("not here").or_throw();
+    const Verdict verdict = verifier.finish().value_or_throw();
+    EXPECT_EQ(verdict.lost, 0);
+    EXPECT_EQ(verdict.excused, 1);
+    ASSERT_EQ(verifier.excused().size(), 1U);
+    EXPECT_EQ(verifier.excused()[0].id, "a");
+    EXPECT_EQ(verifier.excused()[0].consumer, "not here");
 }
 
 RC_GTEST_PROP(Verify, FindsAnEventThatNobodyCommitted, ()) {

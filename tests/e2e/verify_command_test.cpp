@@ -85,6 +85,7 @@ TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
     EXPECT_NE(text.str().find("outbox_verify_lost{produced=\"" + produced + "\"} 1\n"),
               std::string::npos)
         << text.str();
+    EXPECT_NE(text.str().find("outbox_verify_excused{"), std::string::npos);
     EXPECT_NE(text.str().find("outbox_verify_time_seconds{"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(page.string() + ".tmp"));
     const Finished nowhere = verified((folder_ / "missing" / "orders.prom").string());
@@ -161,6 +162,17 @@ TEST_F(VerifyCommand, CountsDeadLettersOfTheDatabaseInsteadOfLosses) {
                     .starts_with("lost 0, ghosts 0, out of order 0, repeats applied 0, "
                                  "dead letters 1 "))
         << finished.out;
+    EXPECT_NE(finished.out.find("excused: b, key k, n 2, at " + files.back()), std::string::npos)
+        << finished.out;
+    EXPECT_NE(finished.out.find(" 1 excused)"), std::string::npos) << finished.out;
+
+    // No route took it, so that no consumer has it.
+    Pg(url).exec("UPDATE outbox_dead_letters SET unmatched = true");
+    with_database.insert(with_database.begin() + 4,
+                         file("s", "{\"id\":\"a\",\"key\":\"k\",\"n\":1,\"applied\":true}\n"));
+    const Finished unmatched = verify(with_database);
+    EXPECT_EQ(unmatched.status.code, 0) << unmatched.out << unmatched.err;
+    EXPECT_EQ(unmatched.out.find("excused"), std::string::npos) << unmatched.out;
 }
 
 TEST_F(VerifyCommand, ReadsManyLines) {

@@ -91,7 +91,9 @@ void print_run(const replay::Run& run) {
     if (run.state == "finished" && gone > 0) {
         std::cout << with_commas(gone) << " were no longer there when their turn came: "
                   << (run.selection.dead ? "others discarded or retried these letters meanwhile\n"
-                                         : "the table's retention was over\n");
+                                         : "their rows were removed meanwhile, by the table's "
+                                           "retention (prune, --after-publish), or by somebody's "
+                                           "DELETE or TRUNCATE\n");
     }
 }
 

@@ -632,6 +632,20 @@ TEST_P(ReplayOfKeptRows, OfATableThatBeganAnewIsRefusedAsNothingOfItIsKnownToBeP
     EXPECT_EQ(json::parse(told.out)["events"][0]["state"], "waiting") << told.out;
 }
 
+// Nobody can tell any more who removed them.
+TEST_P(ReplayOfKeptRows, RowsThatVanishMeanwhileAreToldWithAllThatMayHaveRemovedThem) {
+    emit_many(10'500, 3);
+    publish();
+    Process running = start_replay({"--rate", "5000/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail("id").empty(); }))
+        << running.stderr_text();
+    exec("TRUNCATE outbox_events");
+    EXPECT_EQ(running.wait(60s), (ExitStatus{0, 0})) << running.stderr_text();
+    EXPECT_THAT(running.stdout_text(),
+                AllOf(HasSubstr(" were no longer there when their turn came: "),
+                      HasSubstr("--after-publish"), HasSubstr("TRUNCATE")));
+}
+
 TEST_P(Replay, ToAnotherDestinationNeedsItsOwnName) {
     emit(1);
     publish();

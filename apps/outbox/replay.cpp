@@ -365,6 +365,11 @@ void report_refusals(const replay::Run& run, bool json, const ordered_json& esti
     print_json(out);
 }
 
+// Where events go to standard output the report does not: on stderr it breaks no line of theirs.
+void leave_stdout_to_events(const Outfit& outfit) {
+    if (outfit.route().to.starts_with("stdout:")) std::cout.rdbuf(std::cerr.rdbuf());
+}
+
 // Runs it until it is over, or a signal comes.
 int carry_out(const Outfit& outfit, replay::Runs& runs, replay::Run run, std::uint64_t epoch,
               bool json, const ordered_json& estimate) {
@@ -456,6 +461,7 @@ int run_replay(const runtime::Invocation& invocation) {
     if (!reason.ok() && !(dry_run && !options.given("reason"))) return report(reason.error());
     auto outfit = fit_out(invocation, options.text("route"));
     if (!outfit.ok()) return report(outfit.error());
+    if (!dry_run) leave_stdout_to_events(*outfit);
     replay::History& history = *outfit->history;
     selection->route = outfit->route().name;
     const auto known = history.select(*selection, outfit->route().predicate);
@@ -534,6 +540,7 @@ int run_replay_resume(const runtime::Invocation& invocation) {
 
     auto outfit = fit_out(invocation, run->selection.route);
     if (!outfit.ok()) return report(outfit.error());
+    leave_stdout_to_events(*outfit);
     if (!run->destination.empty() && !outfit->config.other) {
         return report(runtime::config_error(
             "--to",

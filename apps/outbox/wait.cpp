@@ -134,6 +134,10 @@ void print_look(const FenceLook& look, const std::string& consumer, bool known, 
     std::cout << coloured(colour_of_fenced(look.state), fenced_name(look.state)) << ": "
               << count_of_events(look.events.size()) << ", consumer " << shown << ", waited "
               << age_text(waited_s) << "\n";
+    if (look.events.empty()) {
+        std::cout << "  - the token names no event, so that there is nothing to wait for: was it "
+                     "made of what the writer wrote?\n";
+    }
     for (const FencedEvent& event : look.events) {
         if (event.why.empty()) continue;
         std::cout << "  " << event.id << "  " << fenced_name(event.state) << "\n    "

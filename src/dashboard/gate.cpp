@@ -59,13 +59,13 @@ std::optional<Refusal> refuse_foreign(const GateConfig& gate, const admin::HttpR
 
 std::optional<Refusal> refuse_without_token(const GateConfig& gate,
                                             const admin::HttpRequest& request) {
-    constexpr std::string_view kScheme = "Bearer ";
+    constexpr std::string_view kScheme = "bearer ";  // in whatever case (RFC 9110)
     if (!gate.token) {
         return Refusal{403, "read_only",
                        "nothing can be changed here: this was started without "
                        "--admin-token-file"};
     }
-    if (!request.authorization.starts_with(kScheme)) {
+    if (!begins_with_word(request.authorization, kScheme)) {
         return Refusal{401, "token_missing", "give the token: Authorization: Bearer TOKEN"};
     }
     const auto token = gate.token();

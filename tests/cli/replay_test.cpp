@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "tests/cli/pty.h"
 #include "tests/support/adopted_tables.h"
@@ -565,6 +566,25 @@ TEST_P(Replay, LeavesTheRowsOfTheTableAsTheyAre) {
     const std::string before = value(state) + value(figures);
     EXPECT_EQ(replayed({"--yes"})["sent"], 1);
     EXPECT_EQ(value(state) + value(figures), before);
+}
+
+TEST_P(Replay, ToStandardOutputLeavesItToTheEvents) {
+    emit_many(3, 1);
+    publish();
+    for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--json"}}) {
+        std::vector<std::string> all =
+            words({"--route", "box", "--to", "copy=stdout:", "--yes", "--reason", kReason});
+        all.insert(all.end(), more.begin(), more.end());
+        const Finished ended = outbox_.run(all);
+        EXPECT_EQ(ended.status.code, 0) << ended.err;
+        std::istringstream lines(ended.out);
+        int events = 0;
+        for (std::string line; std::getline(lines, line); ++events) {
+            EXPECT_TRUE(json::accept(line)) << line;
+        }
+        EXPECT_EQ(events, 3) << ended.out;
+        EXPECT_THAT(ended.err, HasSubstr("finished"));
+    }
 }
 
 TEST_P(Replay, NothingThatMatchesIsAClearAnswer) {

@@ -265,7 +265,11 @@ TEST_F(Roles, WhoHasTheRightsOfOneSideIsShownAndPrunesThatOne) {
         return run(words);
     };
     for (const std::vector<std::string>& words :
-         {std::vector<std::string>{"status"}, {"webhook", "list"}}) {
+         {std::vector<std::string>{"status"},
+          {"webhook", "list"},
+          {"dead", "list"},
+          {"explain", "00000000-0000-7000-8000-000000000001"},
+          {"top", "--once"}}) {
         const Finished refused = by(words);
         EXPECT_EQ(refused.status.code, 4) << words[0];
         EXPECT_THAT(refused.err, HasSubstr("outbox roles --print --operator")) << words[0];

@@ -221,6 +221,7 @@ TEST_P(Wait, WhatIsNoTokenIsRefusedByEachWay) {
         EXPECT_THROW(asker.query("SELECT outbox_wait('stock', '" + bad + "')"), std::runtime_error)
             << bad;
     }
+    EXPECT_THAT(wait(fence_token({})).out, HasSubstr("the token names no event"));
     EXPECT_EQ(outbox_.run({"wait"}).status.code, 2);
     EXPECT_EQ(wait(good, {}, "").status.code, 2);
     EXPECT_EQ(outbox_.run({"wait", good, "--consumer", "stock"}).status.code, 2);

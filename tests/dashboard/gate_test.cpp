@@ -48,7 +48,9 @@ TEST(Gate, AnyoneOnThisMachineReadsAndOnlyTheTokenChanges) {
         request.authorization = wrong;
         EXPECT_EQ(refusal(gate(), request), "401 token_wrong") << wrong;
     }
-    request.authorization = std::string("bearer ") + kToken;
+    request.authorization = std::string("bEARER ") + kToken;
+    EXPECT_EQ(refusal(gate(), request), "");
+    request.authorization = std::string("Basic ") + kToken;
     EXPECT_EQ(refusal(gate(), request), "401 token_missing");
 }
 

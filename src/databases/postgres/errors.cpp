@@ -164,15 +164,17 @@ constexpr std::array kRules{
     Rule{"42883", Kind::kSetup, Code::kNoSuchTable, kNone, kNone, kNone,
          stop("Make the functions with `outbox migrate --db URL`, or put their schema on the "
               "search_path.")},
-    Rule{"42501", Kind::kSetup, Code::kNoRights,
-         stop("outbox relay --check prints the GRANT that user {user} needs"),
-         wait("GRANT SELECT, INSERT ON outbox_mailbox TO the relay's user"),
-         wait("a consumer needs GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_mailbox, "
-              "outbox_inbox, outbox_inbox_floor, outbox_inbox_dead_letters, outbox_inbox_offsets, "
-              "outbox_inbox_stats TO its user; docs/receiving.md says which for what"),
-         stop("outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE "
-              "ON SCHEMA."),
-         wait("outbox roles --print --operator ROLE has the GRANTs of who operates")},
+    Rule{
+        "42501", Kind::kSetup, Code::kNoRights,
+        stop("the GRANTs that user {user} needs: for a relay outbox relay --check prints them, for "
+             "who operates outbox roles --print --operator {user}"),
+        wait("GRANT SELECT, INSERT ON outbox_mailbox TO the relay's user"),
+        wait("a consumer needs GRANT SELECT, INSERT, UPDATE, DELETE ON outbox_mailbox, "
+             "outbox_inbox, outbox_inbox_floor, outbox_inbox_dead_letters, outbox_inbox_offsets, "
+             "outbox_inbox_stats TO its user; docs/receiving.md says which for what"),
+        stop("outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE "
+             "ON SCHEMA."),
+        wait("outbox roles --print --operator ROLE has the GRANTs of who operates")},
     Rule{"42703", Kind::kSetup, Code::kTableShape,
          stop("check [source.table] against the table's columns; outbox relay --check names them"),
          kNone, kNone, stop(kNotOurEvents)},

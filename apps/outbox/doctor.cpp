@@ -188,7 +188,7 @@ int mend(const Findings& findings, const runtime::Invocation& invocation,
     bool failed = false;
     for (const spi::Finding& finding : findings) {
         if (finding.sql.empty()) continue;
-        std::cout << to_printable(finding.sql) << ";\n" << std::flush;
+        std::cout << to_printable(finding.sql, true) << ";\n" << std::flush;
         if (invocation.options.flag("dry-run")) continue;
         const Status status = run_statement(url, config.source.connect_timeout, finding.sql);
         if (status.ok()) continue;

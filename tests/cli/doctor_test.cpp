@@ -78,6 +78,33 @@ TEST_F(Doctor, SaysWhichRightsAreMissingAndItsStatementsGiveThem) {
     EXPECT_THAT(good.out, Not(HasSubstr("problem ")));
 }
 
+// The side tables with the relay's rights to them, in a transaction; CREATE INDEX CONCURRENTLY in
+// none.
+TEST_F(Doctor, MakesTheSideTablesAndTheUniqueIndexOfAnAdoptedTable) {
+    const std::string url = shared_postgres().create_database();
+    Pg owner(url);
+    owner.exec(
+        "CREATE TABLE mine (id text NOT NULL, topic text, key text, event_type text, payload "
+        "text, created_at timestamptz DEFAULT clock_timestamp(), status text DEFAULT 'PENDING', "
+        "retry_count int DEFAULT 0, published_at timestamptz)");
+    owner.exec("REVOKE CREATE ON SCHEMA public FROM public");
+    owner.exec("GRANT SELECT, UPDATE, DELETE ON mine TO doctor_relay");
+    const std::string relay = std::string(url).replace(url.find("postgres@"), 8, "doctor_relay");
+    const auto look = [&](std::vector<std::string> more) {
+        more.insert(more.end(), {"--table", "mine"});
+        return doctor(more, relay);
+    };
+    EXPECT_EQ(look({}).status.code, 1);
+    const Finished shown = look({"--fix", "--dry-run"});
+    EXPECT_THAT(shown.out,
+                AllOf(HasSubstr("CREATE UNIQUE INDEX CONCURRENTLY ON \"public\".\"mine\""),
+                      HasSubstr("\nCOMMIT;\n")));
+    const Finished mended = look({"--fix", "--fix-as", url});
+    EXPECT_EQ(mended.status.code, 0) << mended.err;
+    EXPECT_EQ(mended.out, shown.out) << "what a dry run prints is what runs";
+    EXPECT_EQ(look({}).status.code, 0) << look({}).out;
+}
+
 // To the server that is a warning, and a pipeline would go on.
 TEST_F(Doctor, AStatementThatGaveNothingIsNoMend) {
     admin_.exec(

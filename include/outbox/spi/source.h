@@ -316,7 +316,9 @@ struct Finding {
     };
     Grade grade = Grade::kOk;
     std::string text;  ///< "WHAT: " and what was found, with the remedy where there is one.
-    std::string sql;   ///< One statement that mends it, where one does; its owner may run it.
+    /// What mends it, where SQL does, without the last semicolon: one statement, or a transaction
+    /// with its BEGIN and COMMIT. Its owner may run it.
+    std::string sql;
 };
 
 /// A database with an outbox table. Thread-safe: each `open_*` result has a connection of its own,

@@ -17,9 +17,16 @@ std::string side_tables_sql(const std::string& schema) {
                          quote_identifier(schema));
 }
 
-// For an owner, whose path may be any.
-std::string printed(const std::string& sql) {
-    return "BEGIN;\n" + std::string(kCatalogPath) + sql + "COMMIT;\n";
+// For an owner, whose path may be any, with the rights that the relay then needs.
+std::string side_tables_for(const std::string& schema, const std::string& user) {
+    std::string grants;
+    for (const SchemaObject& object : schema_objects()) {
+        if (!object.beside_adopted || object.relay.empty()) continue;
+        grants.append("GRANT ").append(object.relay).append(" ON ");
+        grants += quote_identifier(schema) + "." + std::string(object.name) + " TO " +
+                  quote_identifier(user) + ";\n";
+    }
+    return "BEGIN;\n" + std::string(kCatalogPath) + side_tables_sql(schema) + grants + "COMMIT";
 }
 
 using enum spi::Finding::Grade;
@@ -67,7 +74,7 @@ void tell_shape(const Table& table, std::vector<spi::Finding>& findings) {
               not_null);
     }
     if (std::string repeated = repeated_ids(table); !repeated.empty()) {
-        found(findings, kFail, std::move(repeated));
+        found(findings, kFail, std::move(repeated), unique_ids_sql(table));
     }
     if (table.by_position) {
         found(findings, kOk,
@@ -334,13 +341,17 @@ Status tell_side_tables(Connection& connection, const Table& table,
         "AND c.relname = 'outbox_dead_letters' AND NOT pg_has_role(c.relowner, 'USAGE'))",
         Params().text(tables->schema));
     if (!rows.ok()) return rows.status();
-    const bool can = rows->boolean(0, 0);
-    found(findings, can ? kOk : kFail,
-          "side tables: " + tables->missing +
-              (can ? " are missing; the relay makes them when it starts"
-                   : " are missing and user " + connection.user() +
-                         " may not create them; have an owner run:\n" +
-                         printed(side_tables_sql(tables->schema))));
+    if (rows->boolean(0, 0)) {
+        found(findings, kOk,
+              "side tables: " + tables->missing +
+                  " are missing; the relay makes them when it starts");
+        return {};
+    }
+    const std::string sql = side_tables_for(tables->schema, connection.user());
+    found(findings, kFail,
+          "side tables: " + tables->missing + " are missing and user " + connection.user() +
+              " may not create them; have an owner run:\n" + sql + ";\n",
+          sql);
     return {};
 }
 
@@ -458,7 +469,8 @@ Status make_side_tables(Connection& connection, const SideTables& tables,
     error.code = ErrorCode::kNoRights;
     error.message = "the relay's own tables (" + tables.missing +
                     ") are missing and cannot be created: " + error.message +
-                    "; have an owner run:\n" + printed(sql);
+                    "; have an owner run:\n" + side_tables_for(tables.schema, connection.user()) +
+                    ";\n";
     return error;
 }
 

@@ -323,13 +323,16 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
     return table;
 }
 
+std::string unique_ids_sql(const Table& table) {
+    return "CREATE UNIQUE INDEX CONCURRENTLY ON " + table.sql + " (" +
+           quote_identifier(table.column("id")) + ")";
+}
+
 std::string repeated_ids(const Table& table) {
     if (table.by_position || table.unique_id) return {};
-    const std::string id = quote_identifier(table.column("id"));
-    return "ids: no unique index on " + id + " of " + table.sql +
-           ", so that two rows of one id are one event: one is sent, and both are finished. CREATE "
-           "UNIQUE INDEX CONCURRENTLY ON " +
-           table.sql + " (" + id + ")";
+    return "ids: no unique index on " + quote_identifier(table.column("id")) + " of " + table.sql +
+           ", so that two rows of one id are one event: one is sent, and both are finished. " +
+           unique_ids_sql(table);
 }
 
 std::string tenant_condition(const Table& table, const PostgresSourceConfig& config) {

@@ -75,6 +75,8 @@ inline constexpr std::size_t kAllColumns = 18;
 
 /// What is said where an adopted table's ids are not unique; empty: they are.
 [[nodiscard]] std::string repeated_ids(const Table& table);
+/// What lets no two rows have one id. Not to be run in a transaction.
+[[nodiscard]] std::string unique_ids_sql(const Table& table);
 
 /// The SQL of a table's rows, aliased t. Rows of other tenants come with a null id.
 [[nodiscard]] std::string select_list(const Table& table, const PostgresSourceConfig& config);

@@ -51,31 +51,10 @@ std::size_t width_of(std::uint32_t code) {
     return narrow ? 1 : 2;
 }
 
-// What turns the direction of writing, or breaks lines.
-bool rearranges(std::uint32_t code) {
-    return (code >= 0x200E && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-           (code >= 0x2066 && code <= 0x2069) || code == 0x061C;
-}
-
 std::size_t width_of_text(std::string_view text) {
     std::size_t width = 0;
     for (std::size_t at = 0; at < text.size();) width += width_of(next_code(text, at));
     return width;
-}
-
-// What may stand on a screen.
-std::string clean(std::string_view text) {
-    const std::string printable = to_printable(text);
-    std::string out;
-    for (std::size_t at = 0; at < printable.size();) {
-        const std::size_t begin = at;
-        if (rearranges(next_code(printable, at))) {
-            out += '?';
-        } else {
-            out.append(printable, begin, at - begin);
-        }
-    }
-    return out;
 }
 
 // At most so wide, "…" in place of the rest.
@@ -238,14 +217,14 @@ std::string until(std::int64_t at_us, std::int64_t now_us) {
 
 std::string error_of(const RouteInfo& route, std::int64_t now_us) {
     if (route.last_error.empty()) return {};
-    const std::string text = clean(redact(route.last_error));
+    const std::string text = to_printable(redact(route.last_error));
     return route.last_error_at_us == 0 ? text
                                        : since(route.last_error_at_us, now_us) + " ago: " + text;
 }
 
 std::string circuit_of(const RouteInfo& route) {
     if (route.retired) return "retired";
-    return route.circuit.empty() ? "-" : clean(route.circuit);
+    return route.circuit.empty() ? "-" : to_printable(route.circuit);
 }
 
 double total_rate(const TopSample& sample) {
@@ -267,7 +246,7 @@ std::optional<Colour> where(bool bad, Colour colour) {
 std::vector<Span> summary_of(const TopSample& sample) {
     std::vector<Span> items;
     if (sample.lease.held) {
-        items.push_back({"relay " + clean(sample.lease.owner), Colour::kGreen});
+        items.push_back({"relay " + to_printable(sample.lease.owner), Colour::kGreen});
     } else {
         items.push_back({"no relay leads", Colour::kYellow});
     }
@@ -291,7 +270,7 @@ std::vector<Span> summary_of(const TopSample& sample) {
 
 std::vector<Line> head_of(const TopState& state, std::size_t columns) {
     std::vector<Line> lines;
-    const std::string source = clean(state.sample.source);
+    const std::string source = to_printable(state.sample.source);
     const std::string clock = clock_text(state.now_us);
     Line title{{source, Colour::kBold}};
     if (width_of_text(source) + 2 + clock.size() <= columns) {
@@ -300,7 +279,7 @@ std::vector<Line> head_of(const TopState& state, std::size_t columns) {
     }
     lines.push_back(std::move(title));
     if (!state.away.empty()) {
-        lines.push_back({{"AWAY: " + clean(redact(state.away)), Colour::kRed}});
+        lines.push_back({{"AWAY: " + to_printable(redact(state.away)), Colour::kRed}});
         lines.push_back({{"figures " + age_text(state.age_s) + " old", Colour::kRed}});
     }
     if (!state.sample.remark.empty()) {
@@ -343,7 +322,7 @@ std::vector<Line> routes_of(const TopState& state, std::size_t columns) {
         const auto add = [&](std::string text, std::optional<Colour> colour = {}) {
             table[at++].cells.push_back({std::move(text), colour});
         };
-        add(clean(route.name));
+        add(to_printable(route.name));
         add(rate_text(route.rate_per_s));
         add(circuit_of(route), where(open, Colour::kRed));
         add(with_commas(route.published_total));
@@ -377,12 +356,12 @@ std::vector<Line> keys_of(const TopState& state, std::size_t columns) {
     std::vector<Line> lines;
     if (state.sample.keys.empty()) return lines;
     for (const WaitingEvent& key : state.sample.keys) {
-        table[0].cells.push_back({clean(key.key.empty() ? "event " + key.id : key.key)});
+        table[0].cells.push_back({to_printable(key.key.empty() ? "event " + key.id : key.key)});
         table[1].cells.push_back({since(key.first_failed_at_us, state.now_us)});
         table[2].cells.push_back({with_commas(key.attempts)});
         table[3].cells.push_back({until(key.next_attempt_at_us, state.now_us)});
-        table[4].cells.push_back({clean(key.route)});
-        table[5].cells.push_back({clean(key.error_code + ": " + redact(key.error))});
+        table[4].cells.push_back({to_printable(key.route)});
+        table[5].cells.push_back({to_printable(key.error_code + ": " + redact(key.error))});
     }
     const Columns shown(std::move(table), columns);
     lines.push_back(shown.heading());
@@ -405,12 +384,13 @@ std::vector<Line> tenants_of(const TopState& state, std::size_t columns) {
     if (sample.tenants.empty()) return lines;
     for (const TopTenant& tenant : sample.tenants) {
         const bool paused = !tenant.paused_by.empty();
-        table[0].cells.push_back({clean(tenant.name)});
+        table[0].cells.push_back({to_printable(tenant.name)});
         table[1].cells.push_back(
             {with_commas(tenant.waiting) + (sample.tenants_are_more ? "+" : "")});
         table[2].cells.push_back({paused ? since(tenant.paused_since_us, state.now_us) : "",
                                   where(paused, Colour::kYellow)});
-        table[3].cells.push_back({paused ? clean(tenant.paused_by + ": " + tenant.reason) : ""});
+        table[3].cells.push_back(
+            {paused ? to_printable(tenant.paused_by + ": " + tenant.reason) : ""});
     }
     const Columns shown(std::move(table), columns);
     lines.push_back(shown.heading());
@@ -438,7 +418,7 @@ std::string field(std::string_view name, const std::string& value) {
                               "._:/@+-") == std::string::npos;
     return " " + std::string(name) + "=" +
            (plain ? value
-                  : ordered_json(clean(value))
+                  : ordered_json(to_printable(value))
                         .dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 

@@ -36,6 +36,15 @@ bool is_c1(const unsigned char* at, std::size_t length) {
     return length == 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
 }
 
+// U+061C, U+200E and U+200F, U+2028 to U+202E, U+2066 to U+2069: what turns the direction of
+// writing, so that a text looks like another, or breaks lines.
+bool rearranges(const unsigned char* at, std::size_t length) {
+    if (length == 2) return at[0] == 0xd8 && at[1] == 0x9c;
+    if (length != 3 || at[0] != 0xe2) return false;
+    if (at[1] == 0x80) return at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae);
+    return at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9;
+}
+
 // Of a sequence that is well-formed: U+FDD0 to U+FDEF, and the last two code points of each plane.
 bool is_noncharacter(const unsigned char* at, std::size_t length) {
     if (length == 3 && at[0] == 0xef) {
@@ -135,7 +144,9 @@ std::string to_printable(std::string_view text, bool keep_lines) {
         const auto* at = reinterpret_cast<const unsigned char*>(sequence.data());
         const bool c0 = *at < ' ' || *at == kDelete;
         const bool line = keep_lines && (*at == '\n' || *at == '\t');
-        out += sound && (!c0 || line) && !is_c1(at, sequence.size()) ? sequence : "?";
+        const bool obeyed =
+            (c0 && !line) || is_c1(at, sequence.size()) || rearranges(at, sequence.size());
+        out += sound && !obeyed ? sequence : "?";
         return true;
     });
     return out;
@@ -145,16 +156,20 @@ std::string printable_json(std::string_view json) {
     constexpr const char* kDigits = "0123456789abcdef";
     std::string out;
     out.reserve(json.size());
-    const auto* at = reinterpret_cast<const unsigned char*>(json.data());
-    for (std::size_t i = 0; i < json.size(); ++i) {
-        const bool c1 = is_c1(at + i, std::min<std::size_t>(json.size() - i, 2));
-        if (!c1 && at[i] != kDelete) {
-            out += json[i];
-            continue;
+    for_each_sequence(json, [&](std::string_view sequence, bool) {
+        const auto* at = reinterpret_cast<const unsigned char*>(sequence.data());
+        if (*at != kDelete && !is_c1(at, sequence.size()) && !rearranges(at, sequence.size())) {
+            out += sequence;
+            return true;
         }
-        if (c1) ++i;
-        out.append("\\u00").append(1, kDigits[at[i] >> 4U]).append(1, kDigits[at[i] & 15U]);
-    }
+        std::uint32_t code = sequence.size() == 1   ? *at
+                             : sequence.size() == 2 ? *at & 0x1fU
+                                                    : *at & 0x0fU;
+        for (std::size_t i = 1; i < sequence.size(); ++i) code = code << 6U | (at[i] & 0x3fU);
+        out += "\\u";
+        for (unsigned shift = 16; shift > 0; shift -= 4) out += kDigits[code >> (shift - 4) & 15U];
+        return true;
+    });
     return out;
 }
 

@@ -25,11 +25,13 @@ void append_utf8(std::uint32_t code, std::string& out);
 [[nodiscard]] std::string to_storable_text(std::string_view text, std::size_t max_bytes);
 
 /// `text` with '?' for whatever a terminal might obey: control characters (U+0000 to U+001F, U+007F
-/// to U+009F) and bytes that are not UTF-8. `keep_lines` lets line breaks and tabs through.
+/// to U+009F), what turns the direction of writing or breaks lines (U+061C, U+200E and U+200F,
+/// U+2028 to U+202E, U+2066 to U+2069) and bytes that are not UTF-8. `keep_lines` lets U+000A and
+/// U+0009 through.
 [[nodiscard]] std::string to_printable(std::string_view text, bool keep_lines = false);
 
-/// JSON text, well-formed UTF-8, with \u escapes for the control characters that JSON lets stand in
-/// its strings (U+007F to U+009F). The same value.
+/// JSON text, well-formed UTF-8, with \u escapes for those of them that JSON lets stand in its
+/// strings (from U+007F on). The same value.
 [[nodiscard]] std::string printable_json(std::string_view json);
 
 }  // namespace outbox

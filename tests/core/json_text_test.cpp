@@ -52,5 +52,24 @@ TEST(Utf8, LeavesNothingToATerminalToObey) {
     EXPECT_EQ(to_printable("a\n\tb\r", true), "a\n\tb?");
 }
 
+// With U+202E "gpj.exe" is read as "exe.jpg".
+TEST(Utf8, NothingTurnsTheDirectionOfWriting) {
+    for (const std::uint32_t code :
+         {0x061cU, 0x200eU, 0x200fU, 0x2028U, 0x2029U, 0x202aU, 0x202bU, 0x202cU, 0x202dU, 0x202eU,
+          0x2066U, 0x2067U, 0x2068U, 0x2069U}) {
+        std::string text = "a";
+        append_utf8(code, text);
+        EXPECT_EQ(to_printable(text + "b", true), "a?b") << code;
+        constexpr const char* kDigits = "0123456789abcdef";
+        std::string escape = "\\u";
+        for (int shift = 12; shift >= 0; shift -= 4) escape += kDigits[code >> shift & 15U];
+        EXPECT_EQ(printable_json("\"" + text + "b\""), "\"a" + escape + "b\"") << code;
+    }
+    // Their neighbours, and a joiner that scripts need.
+    const std::string others = "\u061b\u061d\u200d\u2010\u2027\u202f\u2065\u206a\u05d0";
+    EXPECT_EQ(to_printable(others), others);
+    EXPECT_EQ(printable_json("\"" + others + "\x7f\""), "\"" + others + "\\u007f\"");
+}
+
 }  // namespace
 }  // namespace outbox

@@ -205,11 +205,11 @@ TEST_P(Tenants, IsNotDrainedBeforeItsDelayedEventsAreSent) {
     Process running = relay();
     write("bbbb", 1);
     await_sent(running, "bbbb", "1 ");
-    const auto delay = [&](int n, int seconds) {
+    const auto delay = [&](int n, int seconds, const std::string& tenant = "aaaa") {
         const std::string s = std::to_string(seconds);
         sql("INSERT INTO outbox_scheduled (id, tenant_id, topic, key, event_type, payload, "
             "available_at) VALUES ('00000000-0000-7000-8000-aaaa0000000" +
-            std::to_string(n) + "', 'aaaa', 'things', 'aaaa', 'Made', '1', " +
+            std::to_string(n) + "', '" + tenant + "', 'things', 'aaaa', 'Made', '1', " +
             (GetParam().sqlite ? "(strftime('%s', 'now') + " + s + ") * 1000000)"
                                : "clock_timestamp() + interval '" + s + " s')"));
     };
@@ -225,6 +225,13 @@ TEST_P(Tenants, IsNotDrainedBeforeItsDelayedEventsAreSent) {
     EXPECT_EQ(paused["delayed"], 1);
     EXPECT_TRUE(paused["delayed_until"].is_string());
     EXPECT_EQ(run_on({"tenant", "resume", "aaaa", "--reason", "back"}).status.code, 0);
+    EXPECT_EQ(run_on({"scheduled", "cancel", "--all"}).status.code, 0);
+
+    delay(3, 3600, "");
+    const Finished nameless =
+        run_on({"tenant", "drain", "aaaa", "--reason", "moves", "--within", "1s"});
+    EXPECT_EQ(nameless.status.code, 6) << nameless.out;
+    EXPECT_THAT(nameless.err, HasSubstr("that name no tenant"));
     EXPECT_EQ(run_on({"scheduled", "cancel", "--all"}).status.code, 0);
 
     delay(2, 2);

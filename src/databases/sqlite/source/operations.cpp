@@ -356,7 +356,7 @@ class SqliteOperations final : public Operations {
         Statement row(*database_,
                       "SELECT count(*), coalesce(max(available_at), 0) FROM outbox_scheduled WHERE "
                       "coalesce(nullif(tenant_id, ''), ?1) = ?2");
-        row.bind(tenant_id.empty() ? std::string_view() : config_.default_tenant).bind(tenant_id);
+        row.bind(tenant_id.empty() ? std::string_view("") : config_.default_tenant).bind(tenant_id);
         DelayedEvents delayed;
         if (row.step()) delayed = {row.integer(0), row.integer(1)};
         if (Status status = row.status(); !status.ok()) return status;

@@ -24,20 +24,13 @@ constexpr std::size_t kMostReadBytes = std::size_t{16} << 20;
 constexpr std::int64_t kFlushAfterUs = 20'000;
 constexpr std::int64_t kRetryUs = 200'000;
 constexpr std::size_t kMaxOutcomes = 1'000;
-// For who holds what cannot be recorded: at first, and at most, between two tries ...
+// Between two tries to record what somebody holds. Such a try waits for nobody.
 constexpr std::int64_t kLetGoUs = kSecondUs;
-constexpr std::int64_t kMostLetGoUs = 30 * kSecondUs;
-// ... and for finding out which endpoints these are.
-constexpr std::int64_t kFindHeldUs = 2 * kSecondUs;
 constexpr std::size_t kMaxRemarks = 1'000;
 constexpr std::size_t kMaxOwnFaults = 16;  // that are told apart
 // What is under way at the end has about two seconds: what is broken off comes again.
 constexpr int kLastLooks = 40;
 constexpr std::chrono::milliseconds kLastLook{50};
-
-bool is_conflict(const Status& status) {
-    return !status.ok() && status.error().code == ErrorCode::kConflict;
-}
 
 }  // namespace
 
@@ -134,6 +127,7 @@ void Dispatcher::lose_lease() {
     forget_all();
     outcomes_.clear();
     unrecorded_.clear();
+    not_recorded_ = false;
     life_.reset();
     gone_.clear();
     epoch_ = 0;
@@ -194,7 +188,6 @@ Status Dispatcher::read_endpoints() {
     // Deliveries that a hand left behind, or a relay that wrote meanwhile.
     while (!gone_.empty()) {
         const auto swept = deps_.outlet.sweep(gone_.back());
-        if (is_conflict(swept.status())) break;
         if (!swept.ok()) return swept.status();
         if (*swept > 0) break;  // the rest in the next turn
         gone_.pop_back();
@@ -478,17 +471,18 @@ bool Dispatcher::flush(bool all, bool last) {
         if (auto change = queue->change(at, last)) changes.push_back(*std::move(change));
     }
     if ((outcomes_.empty() || !due) && changes.empty()) return outcomes_.empty() || !all;
-    const auto held = record(changes);
+    const auto held = deps_.outlet.record(epoch_, outcomes_, changes);
     if (!held.ok() && held.error().code == ErrorCode::kLeaseLost) {
         remark(Remark::Level::kWarning, "webhooks_lease_lost", {});
         lose_lease();
         return false;
     }
-    if (failed(held.status())) {
+    not_recorded_ = failed(held.status());
+    if (not_recorded_) {
         for (const EndpointChange& change : changes) untold(change);
         return false;
     }
-    recorded(*held, changes, at);
+    recorded(*held, changes);
     return true;
 }
 
@@ -502,50 +496,18 @@ void Dispatcher::take_up_unrecorded(const Now& at, bool last) {
     }
 }
 
-Result<std::vector<std::string>> Dispatcher::record(const std::vector<EndpointChange>& changes) {
-    auto held = deps_.outlet.record(epoch_, outcomes_, changes);
-    return is_conflict(held.status()) ? record_each(changes) : held;
-}
-
-// Something of an endpoint is held by somebody who may hold it for long: of which one, the others
-// must not wait for.
-Result<std::vector<std::string>> Dispatcher::record_each(
-    const std::vector<EndpointChange>& changes) {
-    struct Part {
-        std::vector<Outcome> outcomes;
-        std::vector<EndpointChange> changes;
-    };
-    std::unordered_map<std::string, Part> parts;
-    for (const Outcome& outcome : outcomes_) parts[outcome.endpoint_id].outcomes.push_back(outcome);
-    for (const EndpointChange& change : changes)
-        parts[change.endpoint_id].changes.push_back(change);
-    const std::int64_t end_us = deps_.clock.boot_us() + kFindHeldUs;
-    std::vector<std::string> held;
-    for (const auto& [endpoint, part] : parts) {
-        if (parts.size() == 1 || deps_.clock.boot_us() >= end_us) {
-            held.push_back(endpoint);
-            continue;
-        }
-        const auto one = deps_.outlet.record(epoch_, part.outcomes, part.changes);
-        if (!one.ok() && !is_conflict(one.status())) return one;
-        if (!one.ok() || !one->empty()) held.push_back(endpoint);
-    }
-    return held;
-}
-
 void Dispatcher::recorded(const std::vector<std::string>& held,
-                          const std::vector<EndpointChange>& changes, const Now& at) {
+                          const std::vector<EndpointChange>& changes) {
     const std::unordered_set<std::string_view> wait(held.begin(), held.end());
     std::erase_if(unrecorded_, [&](const auto& one) {
         return one.second.is_tried && !wait.contains(one.first);
     });
     for (const std::string& endpoint : held) {
         Unrecorded& one = unrecorded_[endpoint];
-        if (one.waits_us == kLetGoUs) {
+        if (++one.tries == 2) {
             remark(Remark::Level::kWarning, "webhook_not_recorded", {{"endpoint", endpoint}});
         }
-        one.waits_us = std::clamp(2 * one.waits_us, kLetGoUs, kMostLetGoUs);
-        one.try_at_us = at.boot_us + one.waits_us;
+        one.try_at_us = deps_.clock.boot_us() + kLetGoUs;
         one.is_tried = false;
     }
     for (Outcome& outcome : outcomes_) {
@@ -578,7 +540,9 @@ bool Dispatcher::failed(const Status& status) {
     return true;
 }
 
+// What can be read or renewed says nothing of what cannot be recorded.
 void Dispatcher::worked() {
+    if (not_recorded_) return;
     if (away_) remark(Remark::Level::kInfo, "webhooks_database_back", {});
     away_ = false;
 }

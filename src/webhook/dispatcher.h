@@ -102,10 +102,7 @@ class Dispatcher {
         return found != unrecorded_.end() && !found->second.is_tried;
     }
     void take_up_unrecorded(const Now& at, bool last);
-    Result<std::vector<std::string>> record(const std::vector<EndpointChange>& changes);
-    Result<std::vector<std::string>> record_each(const std::vector<EndpointChange>& changes);
-    void recorded(const std::vector<std::string>& held, const std::vector<EndpointChange>& changes,
-                  const Now& at);
+    void recorded(const std::vector<std::string>& held, const std::vector<EndpointChange>& changes);
     void untold(const EndpointChange& change);
     bool failed(const Status& status);
     void worked();
@@ -137,11 +134,12 @@ class Dispatcher {
     std::size_t unproven_ = 0;       // attempts of endpoints that have not succeeded last
     std::vector<Outcome> outcomes_;  // to be recorded
     std::int64_t oldest_outcome_us_ = 0;
-    // Of endpoints whose rows another transaction holds, by their ids: nothing is read for them
+    bool not_recorded_ = false;  // nothing could be, the last time
+    // Of endpoints of which another transaction holds rows, by their ids: nothing is read for them
     // until it is recorded. Bounded by what of an endpoint is in memory.
     struct Unrecorded {
         std::vector<Outcome> outcomes;
-        std::int64_t waits_us = 0;
+        int tries = 0;
         std::int64_t try_at_us = 0;
         bool is_tried = false;  // its outcomes are among those to be recorded
     };

@@ -217,8 +217,9 @@ class Outlet {
     virtual Result<Read> fetch(std::span<const Slice> slices, const Due& due, const MaxBytes& max,
                                std::vector<Delivery>& out) = 0;
     /// In one transaction, committed only while the lease has this epoch (else kLeaseLost). What is
-    /// not there any more is passed over. Of endpoints whose own row another transaction holds
-    /// nothing is recorded: which. One that holds anything else is waited for, up to some seconds
+    /// not there any more is passed over. Of endpoints of which another transaction holds a row,
+    /// their own or a delivery's, not all is recorded, and no change: which; what was given of them
+    /// is to be given again. One that holds a table or the lease is waited for, up to some seconds
     /// (kConflict).
     virtual Result<std::vector<std::string>> record(std::uint64_t epoch,
                                                     std::span<const Outcome> outcomes,
@@ -227,7 +228,8 @@ class Outlet {
     /// endpoints, those that are gone included, and of positions.
     virtual Result<std::vector<Count>> count(const std::string& endpoint_id, std::int64_t after,
                                              std::size_t max_rows) = 0;
-    /// Removes some thousands of deliveries of an endpoint that is gone; how many.
+    /// Removes some thousands of deliveries of an endpoint that is gone, but for those that another
+    /// transaction holds; how many.
     virtual Result<std::int64_t> sweep(const std::string& endpoint_id) = 0;
 
   protected:

@@ -1659,59 +1659,80 @@ INSTANTIATE_TEST_SUITE_P(Both, NextDispatcher,
                          testing::Values(Backend::kPostgres, Backend::kSqlite),
                          [](const auto& info) { return backend_name(info.param); });
 
-// One holds the second delivery, so that the record is in the midst of its own when somebody
-// deletes the endpoint.
-TEST(WebhookLocks, WhoDeletesAnEndpointWaitsForWhoRecordsItsDeliveries) {
+// Who deletes holds the endpoint, and waits for one who holds a delivery of it; who records waits
+// for neither.
+TEST(WebhookLocks, WhoRecordsWaitsNeitherForWhoHoldsADeliveryNorForWhoDeletesItsEndpoint) {
     PostgresDatabase database;
     MigrateOptions options;
     options.side = MigrationSide::kConsumer;
     migrate(database.url(), options);
-    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    for (const char* id : {"one", "two", "three"}) {
+        ASSERT_EQ(add_endpoint(database.url(), id), "");
+    }
     Pg holder(database.url());
     holder.exec(
-        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e1'), "
-        "('one', 'e2')");
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) SELECT id, event FROM "
+        "unnest(ARRAY['one', 'two', 'three']) id, unnest(ARRAY['e1', 'e2']) event ORDER BY id, "
+        "event");
     const auto outlet = open_outlet(database.url());
     const auto epoch = outlet->acquire("tester", std::chrono::hours(1)).value_or_throw();
     ASSERT_TRUE(epoch.has_value());
-    const auto endpoints = outlet->endpoints().value_or_throw();
-    webhook::EndpointChange change;
-    change.endpoint_id = "one";
-    change.created_at_us = endpoints.at(0).created_at_us;
-    change.revision = 1;
-    change.delivered = 2;
-    std::vector<webhook::Outcome> outcomes(2);
-    for (std::size_t i = 0; i < outcomes.size(); ++i) {
-        outcomes[i].endpoint_id = "one";
-        outcomes[i].event_id = "e" + std::to_string(i + 1);
-        outcomes[i].position = static_cast<std::int64_t>(i + 1);
+    std::vector<webhook::EndpointChange> changes;
+    std::vector<webhook::Outcome> outcomes;
+    for (const auto& endpoint : outlet->endpoints().value_or_throw()) {
+        webhook::EndpointChange& change = changes.emplace_back();
+        change.endpoint_id = endpoint.id;
+        change.created_at_us = endpoint.created_at_us;
+        change.revision = 1;
+        change.delivered = 2;
+        for (int event = 1; event <= 2; ++event) {
+            webhook::Outcome& outcome = outcomes.emplace_back();
+            outcome.endpoint_id = endpoint.id;
+            outcome.event_id = "e" + std::to_string(event);
+            outcome.created_at_us = endpoint.created_at_us;
+            outcome.revision = 1;
+        }
     }
     Pg watcher(database.url());
-    const auto wait_for = [&](int blocked) {
-        EXPECT_TRUE(eventually(std::chrono::seconds(60), "they wait for each other", [&] {
-            return watcher.number(
-                       "SELECT count(*) FROM pg_stat_activity WHERE datname = "
-                       "current_database() AND wait_event_type = 'Lock'") == blocked;
-        }));
-    };
+    for (webhook::Outcome& outcome : outcomes) {
+        outcome.position =
+            watcher.number("SELECT position FROM outbox_webhook_deliveries WHERE endpoint_id = '" +
+                           outcome.endpoint_id + "' AND event_id = '" + outcome.event_id + "'");
+    }
+    // One of "two" failed, which is held, too.
+    for (webhook::Outcome& outcome : outcomes) {
+        if (outcome.endpoint_id != "two" || outcome.event_id != "e1") continue;
+        outcome.kind = webhook::Outcome::Kind::kFailed;
+        outcome.attempts = 1;
+    }
     holder.exec("BEGIN");
-    holder.exec("SELECT FROM outbox_webhook_deliveries WHERE event_id = 'e2' FOR UPDATE");
-    Status recorded;
-    std::thread records([&] {
-        do {  // it waits for two seconds
-            recorded = outlet->record(*epoch, outcomes, {&change, 1}).status();
-        } while (!recorded.ok() && recorded.error().code == ErrorCode::kConflict);
-    });
-    wait_for(1);
+    holder.exec(
+        "SELECT FROM outbox_webhook_deliveries WHERE (endpoint_id, event_id) IN (('two', 'e1'), "
+        "('three', 'e2')) FOR UPDATE");
+    const auto held = [&] {
+        auto recorded = outlet->record(*epoch, outcomes, changes).value_or_throw();
+        std::sort(recorded.begin(), recorded.end());
+        return recorded;
+    };
+    EXPECT_EQ(held(), (std::vector<std::string>{"three", "two"}));
+    EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries WHERE endpoint_id = "
+                             "'one'"),
+              0);
     Status removed;
-    std::thread removes([&] { removed = open_registry(database.url())->remove("one").status(); });
-    wait_for(2);
+    std::thread removes([&] { removed = open_registry(database.url())->remove("three").status(); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "who deletes waits", [&] {
+        return watcher.number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE datname = "
+                   "current_database() AND wait_event_type = 'Lock'") == 1;
+    }));
+    EXPECT_EQ(held(), (std::vector<std::string>{"three", "two"}));
     holder.exec("COMMIT");
-    records.join();
     removes.join();
-    EXPECT_EQ(Rig::text(recorded), "");
     EXPECT_EQ(Rig::text(removed), "");
-    EXPECT_EQ(watcher.number("SELECT count(*) FROM outbox_webhook_deliveries"), 0);
+    EXPECT_EQ(held(), std::vector<std::string>{});
+    EXPECT_EQ(watcher.value("SELECT endpoint_id || event_id || attempts FROM "
+                            "outbox_webhook_deliveries"),
+              "twoe11");
 }
 
 // Held by an operator, in a transaction that is open for however long.
@@ -1738,7 +1759,8 @@ class HeldRow : public DispatcherTest {
         EXPECT_GT(left("two"), 0);
         EXPECT_EQ(rig.times_said("webhook_not_recorded"), 1U) << rig.remarks();
         let_go();
-        ASSERT_TRUE(rig.turn_until("all is recorded", [&] { return left() == 0; }));
+        rig.turns(250);
+        EXPECT_EQ(left(), 0) << "all is recorded and sent soon";
         for (int i = 20; i < 120; ++i) {
             EXPECT_EQ(rig.receivers.attempts("two", "e" + std::to_string(i)), 1U) << i;
         }
@@ -1789,27 +1811,58 @@ TEST_P(HeldRow, OfAFullQueueDelaysNoEvent) {
     EXPECT_EQ(rig.fan_out().missed_total(), 30);
 }
 
-// Of SQLite, where whoever writes holds all of it.
-class HeldFile : public DispatcherTest {};
+// By who writes to SQLite, or has PostgreSQL make an index.
+class HeldTable : public DispatcherTest {};
 
-INSTANTIATE_TEST_SUITE_P(Sqlite, HeldFile, testing::Values(Backend::kSqlite),
+INSTANTIATE_TEST_SUITE_P(Both, HeldTable, testing::Values(Backend::kPostgres, Backend::kSqlite),
                          [](const auto& info) { return backend_name(info.param); });
 
-TEST_P(HeldFile, IsNoEndpointsMatter) {
+TEST_P(HeldTable, IsNoEndpointsMatter) {
     ASSERT_EQ(add_endpoint(url_, "one"), "");
     ASSERT_EQ(add_endpoint(url_, "two"), "");
-    Rig rig(url_, with_a_long_lease(), 1);
+    webhook::DispatchOptions options = with_a_long_lease();
+    options.lease_renew_ms = 100;  // which goes on meanwhile
+    Rig rig(url_, options, 1);
     ASSERT_EQ(rig.write(keyed(0, 20, 20)), "");
     ASSERT_TRUE(rig.turn_until("some are sent", [&] { return !rig.receivers.requests.empty(); }));
     ASSERT_GT(left(), 0);
-    db_->exec("BEGIN IMMEDIATE");
-    ASSERT_TRUE(rig.turn_until("it finds the file held",
+    if (GetParam() == Backend::kSqlite) {
+        db_->exec("BEGIN IMMEDIATE");
+    } else {
+        db_->exec("BEGIN");
+        db_->exec("LOCK TABLE outbox_webhook_deliveries IN SHARE MODE");
+    }
+    ASSERT_TRUE(rig.turn_until("it finds the table held",
                                [&] { return rig.said("webhooks_database_away"); }));
+    rig.turns(4, 400);  // in vain
+    EXPECT_FALSE(rig.said("webhooks_database_back")) << rig.remarks();
     db_->exec("COMMIT");
-    rig.turns(100, 100);
+    rig.turns(20, 100);
     EXPECT_EQ(left(), 0) << "nobody waits once it is free";
     EXPECT_EQ(rig.receivers.requests.size(), 40U);
     EXPECT_FALSE(rig.said("webhook_not_recorded")) << rig.remarks();
+    EXPECT_EQ(rig.times_said("webhooks_database_away"), 1U) << rig.remarks();
+    EXPECT_EQ(rig.times_said("webhooks_database_back"), 1U) << rig.remarks();
+}
+
+// Whatever an endpoint left behind.
+TEST(WebhookLocks, WhatSomebodyHoldsOfAnEndpointThatIsGoneIsSweptLater) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    Pg holder(database.url());
+    holder.exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e1'), "
+        "('one', 'e2')");
+    const auto outlet = open_outlet(database.url());
+    ASSERT_TRUE(outlet->acquire("tester", std::chrono::hours(1)).value_or_throw().has_value());
+    holder.exec("BEGIN");
+    holder.exec("SELECT FROM outbox_webhook_deliveries WHERE event_id = 'e1' FOR UPDATE");
+    EXPECT_EQ(outlet->sweep("one").value_or_throw(), 1);
+    EXPECT_EQ(outlet->sweep("one").value_or_throw(), 0);
+    holder.exec("COMMIT");
+    EXPECT_EQ(outlet->sweep("one").value_or_throw(), 1);
 }
 
 // A table of which no statistics were taken is small for the planner.

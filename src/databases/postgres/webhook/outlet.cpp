@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -22,6 +23,9 @@ constexpr const char* kFetchName = "outbox_webhook_fetch";
 constexpr const char* kSource = "outbox_webhook_deliveries";
 constexpr std::chrono::seconds kMaxWait{10};
 constexpr int kSweptRows = 5'000;
+// What an outcome is of.
+constexpr const char* kSameRow =
+    "d.endpoint_id = o.endpoint_id AND d.event_id = o.event_id AND d.position = o.position";
 
 std::string time_of(const std::string& microseconds) {
     return "'epoch'::timestamptz + NULLIF(" + microseconds + ", 0) * interval '1 microsecond'";
@@ -221,9 +225,14 @@ class PostgresOutlet final : public webhook::Outlet {
                          [&](const auto& one) { return held->here.contains(one.endpoint_id); });
             return here;
         };
+        auto left = write(**connection, held->elsewhere.empty() ? outcomes : part(outcomes));
+        if (!left.ok()) return failed(left.error());
+        for (std::string& endpoint : *left) {
+            held->here.erase(endpoint);
+            held->elsewhere.push_back(std::move(endpoint));
+        }
         std::vector<Connection::Statement> statements;
-        const bool all_here = held->elsewhere.empty();
-        add(all_here ? outcomes : part(outcomes), all_here ? changes : part(changes), statements);
+        add_changes(held->elsewhere.empty() ? changes : part(changes), statements);
         const Status status = fence().commit(**connection, epoch, std::move(statements));
         if (!status.ok()) return failed(status.error());
         return std::move(held->elsewhere);
@@ -253,7 +262,7 @@ class PostgresOutlet final : public webhook::Outlet {
                       " WHERE endpoint_id = $1 AND position IN (SELECT position FROM " +
                       tables_.deliveries + " WHERE endpoint_id = $1 AND NOT EXISTS (SELECT FROM " +
                       tables_.endpoints + " e WHERE e.endpoint_id = $1) LIMIT " +
-                      std::to_string(kSweptRows) + ")",
+                      std::to_string(kSweptRows) + " FOR UPDATE SKIP LOCKED)",
                   Params().text(endpoint_id));
         if (!rows.ok()) return rows.status();
         return rows->affected();
@@ -320,12 +329,62 @@ class PostgresOutlet final : public webhook::Outlet {
         return {ids.begin(), ids.end()};
     }
 
-    void add(std::span<const webhook::Outcome> outcomes,
-             std::span<const webhook::EndpointChange> changes,
-             std::vector<Connection::Statement>& statements) const {
+    // Gives the endpoints of which not all is written, as another transaction holds the rows.
+    Result<std::vector<std::string>> write(Connection& connection,
+                                           std::span<const webhook::Outcome> outcomes) const {
+        if (outcomes.empty()) return std::vector<std::string>();
+        std::vector<Connection::Statement> statements;
         add_done(outcomes, statements);
         add_failed(outcomes, statements);
-        add_changes(changes, statements);
+        std::vector<std::int64_t> counts;
+        if (Status status = connection.run_pipeline(statements, &counts); !status.ok()) {
+            return status;
+        }
+        const auto written = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+        if (written == static_cast<std::int64_t>(outcomes.size())) {
+            return std::vector<std::string>();
+        }
+        return left_of(connection, outcomes);
+    }
+
+    // Some were passed over: they are gone, or the endpoint was changed, or they are held.
+    Result<std::vector<std::string>> left_of(Connection& connection,
+                                             std::span<const webhook::Outcome> outcomes) const {
+        std::vector<std::string> endpoints;
+        std::vector<std::string> events;
+        std::vector<std::int64_t> numbers[4];
+        for (const webhook::Outcome& outcome : outcomes) {
+            endpoints.push_back(outcome.endpoint_id);
+            events.push_back(outcome.event_id);
+            const bool done = outcome.kind == webhook::Outcome::Kind::kDone;
+            const std::int64_t values[] = {outcome.position, done ? 0 : outcome.attempts,
+                                           outcome.created_at_us, outcome.revision};
+            for (std::size_t i = 0; i < std::size(values); ++i) numbers[i].push_back(values[i]);
+        }
+        Params params;
+        params.texts(endpoints).texts(events);
+        for (const auto& column : numbers) params.integers(column);
+        const auto rows = connection.query(
+            "SELECT DISTINCT d.endpoint_id FROM " + tables_.deliveries +
+                " d JOIN unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], "
+                "$6::bigint[]) AS o(endpoint_id, event_id, position, attempts, created, revision) "
+                "ON " +
+                kSameRow + " WHERE o.attempts = 0 OR (d.attempts <> o.attempts AND " +
+                unchanged(tables_, "o") + ")",
+            params);
+        if (!rows.ok()) return rows.status();
+        std::vector<std::string> left;
+        for (int row = 0; row < rows->size(); ++row) left.push_back(rows->string(row, 0));
+        return left;
+    }
+
+    // Those of the outcomes that no other transaction holds: it may hold them for any time.
+    // `position`: the parameter; $1 are the endpoints and $2 the events.
+    [[nodiscard]] std::string is_free(const std::string& position) const {
+        return "d.ctid = ANY(ARRAY(SELECT d.ctid FROM " + tables_.deliveries +
+               " d JOIN unnest($1::text[], $2::text[], " + position +
+               "::bigint[]) AS o(endpoint_id, event_id, position) ON " + kSameRow +
+               " FOR UPDATE OF d SKIP LOCKED))";
     }
 
     void add_done(std::span<const webhook::Outcome> outcomes,
@@ -340,11 +399,7 @@ class PostgresOutlet final : public webhook::Outlet {
             events.push_back(outcome.event_id);
         }
         if (events.empty()) return;
-        statements.push_back({"DELETE FROM " + tables_.deliveries +
-                                  " d USING unnest($1::text[], $2::text[], $3::bigint[]) AS "
-                                  "o(endpoint_id, event_id, position) WHERE d.endpoint_id = "
-                                  "o.endpoint_id AND d.event_id = o.event_id AND d.position = "
-                                  "o.position",
+        statements.push_back({"DELETE FROM " + tables_.deliveries + " d WHERE " + is_free("$3"),
                               Params().texts(endpoints).texts(events).integers(positions)});
     }
 
@@ -383,9 +438,8 @@ class PostgresOutlet final : public webhook::Outlet {
                  "FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], "
                  "$6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], "
                  "$11::bigint[]) AS o(endpoint_id, event_id, error, attempts, first, next, code, "
-                 "dead, position, created, revision) WHERE d.endpoint_id = o.endpoint_id AND "
-                 "d.event_id = o.event_id AND d.position = o.position AND " +
-                 unchanged(tables_, "o"),
+                 "dead, position, created, revision) WHERE " +
+                 kSameRow + " AND " + is_free("$9") + " AND " + unchanged(tables_, "o"),
              Params()
                  .texts(endpoints)
                  .texts(events)

@@ -328,6 +328,33 @@ TEST_P(WebhookCommands, TakeWhatIsNotGivenFromTheRouteInTheFile) {
     EXPECT_EQ(tried.status.code, 0) << tried.err << tried.out;
 }
 
+// For long; who waits for him holds what is needed to deliver.
+TEST(WebhookCommandsOnPostgres, WaitSomeSecondsForWhoHoldsARowAndNameHim) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg holder(url);
+    holder.exec(
+        "INSERT INTO outbox_webhook_endpoints (endpoint_id, url, events, secrets) VALUES ('one', "
+        "'https://192.0.2.9/', '*', 'sealed')");
+    holder.exec(
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('one', 'e-1')");
+    holder.exec("SET application_name = 'forgotten'");
+    holder.exec("BEGIN");
+    holder.exec("SELECT FROM outbox_webhook_deliveries FOR UPDATE");
+    const Finished in_vain = outbox.run({"webhook", "delete", "one", "--yes", "--db", url});
+    EXPECT_EQ(in_vain.status.code, 1);
+    EXPECT_THAT(in_vain.err,
+                AllOf(HasSubstr("OB_CONFLICT"), HasSubstr("forgotten, user"),
+                      HasSubstr("pid " + holder.query("SELECT pg_backend_pid()")[0][0].value())));
+    EXPECT_EQ(holder.value("SELECT count(*) FROM outbox_webhook_endpoints"), "1");
+    holder.exec("SELECT FROM outbox_webhook_endpoints FOR UPDATE");
+    EXPECT_THAT(outbox.run({"webhook", "disable", "one", "--db", url}).err,
+                HasSubstr("OB_CONFLICT"));
+    holder.exec("COMMIT");
+    EXPECT_EQ(outbox.run({"webhook", "delete", "one", "--yes", "--db", url}).status.code, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Databases, WebhookCommands, testing::Values("sqlite", "postgres"),
                          [](const auto& name) { return std::string(name.param); });
 

@@ -17,6 +17,9 @@ namespace {
 constexpr const char* kReading = "reading the consumer's tables";
 constexpr std::int64_t kPruneRows = 10'000;
 constexpr std::int64_t kAuditedIds = 1'000;  // of one action
+// For what another transaction holds: meanwhile this one may hold what others need.
+constexpr int kMostWaitS = 3;
+constexpr std::string_view kLocked = "55P03";
 
 class PostgresSql final : public Sql {
   public:
@@ -26,6 +29,10 @@ class PostgresSql final : public Sql {
         Status status = sql->session_.connect();
         if (status.ok()) status = sql->find_place();
         if (status.ok() && trust) status = sql->require_owners(*trust);
+        if (status.ok() && trust) {
+            status =
+                sql->run_as_is("SET lock_timeout = '" + std::to_string(kMostWaitS) + "s'").status();
+        }
         if (!status.ok()) return status;
         return std::unique_ptr<Sql>(std::move(sql));
     }
@@ -43,7 +50,7 @@ class PostgresSql final : public Sql {
         const postgres::Rows result = postgres::execute(session_.connection(), statement.c_str(),
                                                         params, postgres::Format::kText);
         if (!result.succeeded()) {
-            return postgres::operate_error(session_.connection(), result.get(), kReading);
+            return failed(postgres::operate_error(session_.connection(), result.get(), kReading));
         }
         if (changed != nullptr) *changed = result.affected();
         Rows rows;
@@ -203,6 +210,37 @@ class PostgresSql final : public Sql {
         std::string out;
         for (const char c : text) out.append(c == '\'' ? 2 : 1, c);
         return out;
+    }
+
+    [[nodiscard]] ErrorInfo failed(ErrorInfo error) const {
+        if (error.backend_code != kLocked) return error;
+        const std::string who = holders();
+        error.message = "another transaction has held what this needs for over " +
+                        std::to_string(kMostWaitS) + " s" +
+                        (who.empty() ? " (pg_locks says whose)" : ", probably " + who) +
+                        "; this was rolled back: end that transaction, or its session with SELECT "
+                        "pg_terminate_backend(PID), and run the command again";
+        return error;
+    }
+
+    // Who has had locks on our tables for so long, the oldest first. Asked on another connection,
+    // as the transaction of this one has failed; others' details are NULL to who may not see them.
+    [[nodiscard]] std::string holders() const {
+        const auto other = open(session_.url(), session_.connect_timeout_s(), std::nullopt);
+        if (!other.ok()) return {};
+        const auto rows = (*other)->run(
+            "SELECT string_agg(h.text, ', ' ORDER BY h.n) FROM (SELECT row_number() OVER (ORDER "
+            "BY a.xact_start) AS n, 'pid ' || a.pid || ' (' || concat_ws(', ', "
+            "nullif(a.application_name, ''), 'user ' || a.usename, 'since ' || "
+            "to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC') || ')' "
+            "AS text FROM pg_stat_activity a WHERE coalesce(a.backend_type, 'client backend') = "
+            "'client backend' AND coalesce(a.xact_start < clock_timestamp() - $1::bigint * "
+            "interval '1 second', true) AND a.pid IN (SELECT l.pid FROM pg_locks l JOIN pg_class c "
+            "ON c.oid = l.relation JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.granted "
+            "AND l.mode <> 'AccessShareLock' AND s.nspname = $2 AND c.relname LIKE 'outbox\\_%') "
+            "ORDER BY 1 LIMIT 3) h",
+            {std::to_string(kMostWaitS), place_}, nullptr);
+        return rows.ok() ? (*rows)[0][0].value_or("") : std::string();
     }
 
     // Where the consumer's tables are; from here on what others made there stands in for nothing

@@ -111,6 +111,38 @@ TEST_P(Routes, RenamedTakeAlongDeadLettersAndFigures) {
     EXPECT_EQ(result({"status"})["routes"][0]["dead_total"], 2);
 }
 
+TEST_P(Routes, WhatOneSaidLastGoesWithItsNameOrDestination) {
+    const std::string near = subscriber("near");
+    emit("01");
+    emit("02");
+    let_one_finish(near);
+    const auto fail = [&] {
+        sql("UPDATE outbox_route_stats SET last_error = 'OB_X: near is down'");
+    };
+    const auto last_error = [&](const std::string& name) {
+        const json status = result({"status"});
+        for (const json& one : status["routes"]) {
+            if (one["name"] == name) return one.value("last_error", "");
+        }
+        return std::string("no such route");
+    };
+    fail();
+    EXPECT_NE(last_error("near"), "");
+    ASSERT_EQ(run_on({"routes", "accept", "near"}).status.code, 0);
+    EXPECT_EQ(last_error("near"), "");
+    EXPECT_NE(last_error("far"), "");
+    fail();
+    ASSERT_EQ(run_on({"routes", "rename", "near", "billing"}).status.code, 0);
+    EXPECT_EQ(last_error("billing"), "");
+    // Figures of a former route of the name are there.
+    sql("INSERT INTO outbox_route_stats (source, route, updated_at) SELECT source, 'near', "
+        "updated_at FROM outbox_route_stats WHERE route = 'billing'");
+    fail();
+    ASSERT_EQ(run_on({"routes", "rename", "billing", "near"}).status.code, 0);
+    EXPECT_EQ(last_error("near"), "");
+    EXPECT_NE(last_error("far"), "");
+}
+
 TEST_P(Routes, RenameIsRefusedWhereItWouldMixRoutes) {
     emit("01");
     emit("02");

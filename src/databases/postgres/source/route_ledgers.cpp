@@ -237,30 +237,34 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     return most;
 }
 
+// What it said last was of where it led before.
 Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
+    const std::string of_route = std::string(" WHERE route = $2 AND ") + kOfTable;
     const auto rows = connection_.query(
-        std::string("UPDATE " + side_ +
-                    "outbox_routes SET destination = NULL WHERE route = $2 AND ") +
-            kOfTable,
+        "WITH told AS (UPDATE " + side_ +
+            "outbox_route_stats SET last_error = NULL, last_error_at = NULL" + of_route +
+            ") UPDATE " + side_ + "outbox_routes SET destination = NULL" + of_route,
         Params().text(table_).text(route));
     if (!rows.ok()) return rows.status();
     return rows->affected();
 }
 
-// Figures of a former route of the new name may be left: they are one route's from now on.
+// Figures of a former route of the new name may be left: they are one route's from now on. What it
+// said last may call it by its old name.
 Status RouteLedgers::move_figures(const std::string& from, const std::string& to) {
     const Params params = Params().text(table_).text(from).text(to);
     Status status =
         connection_
-            .query(std::string("UPDATE " + side_ +
-                               "outbox_route_stats n SET published_total = "
-                               "n.published_total + o.published_total, dead_total = n.dead_total + "
-                               "o.dead_total, circuit = o.circuit, path = o.path, path_reason = "
-                               "o.path_reason, last_error = o.last_error, rate_per_s = "
-                               "o.rate_per_s, updated_at = o.updated_at FROM (SELECT * FROM " +
-                               side_ + "outbox_route_stats WHERE route = $2 AND ") +
-                       kOfTable + ") o WHERE n.source = o.source AND n.route = $3",
-                   params)
+            .query(
+                std::string("UPDATE " + side_ +
+                            "outbox_route_stats n SET published_total = "
+                            "n.published_total + o.published_total, dead_total = n.dead_total + "
+                            "o.dead_total, circuit = o.circuit, path = o.path, path_reason = "
+                            "o.path_reason, last_error = NULL, last_error_at = NULL, rate_per_s = "
+                            "o.rate_per_s, updated_at = o.updated_at FROM (SELECT * FROM " +
+                            side_ + "outbox_route_stats WHERE route = $2 AND ") +
+                    kOfTable + ") o WHERE n.source = o.source AND n.route = $3",
+                params)
             .status();
     if (!status.ok()) return status;
     return connection_
@@ -268,7 +272,8 @@ Status RouteLedgers::move_figures(const std::string& from, const std::string& to
                            "outbox_route_stats o SET route = CASE WHEN t.there THEN $2 ELSE "
                            "$3 END, published_total = CASE WHEN t.there THEN 0 ELSE "
                            "o.published_total END, dead_total = CASE WHEN t.there THEN 0 ELSE "
-                           "o.dead_total END FROM (SELECT source, bool_or(route = $3) AS there "
+                           "o.dead_total END, last_error = NULL, last_error_at = NULL FROM (SELECT "
+                           "source, bool_or(route = $3) AS there "
                            "FROM " +
                            side_ + "outbox_route_stats WHERE route IN ($2, $3) AND ") +
                    kOfTable + " GROUP BY source) t WHERE o.source = t.source AND o.route = $2",

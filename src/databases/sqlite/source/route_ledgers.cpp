@@ -245,15 +245,19 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     return most;
 }
 
+// What it said last was of where it led before.
 Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
-    const Status status = run(
-        "UPDATE outbox_routes SET destination = NULL WHERE route = ?2 AND " + std::string(kOfTable),
-        route);
+    const std::string of_route = std::string(" WHERE route = ?2 AND ") + kOfTable;
+    Status status = run(
+        "UPDATE outbox_route_stats SET last_error = NULL, last_error_at = NULL" + of_route, route);
+    if (!status.ok()) return status;
+    status = run("UPDATE outbox_routes SET destination = NULL" + of_route, route);
     if (!status.ok()) return status;
     return database_.changes();
 }
 
-// Figures of a former route of the new name may be left: they are one route's from now on.
+// Figures of a former route of the new name may be left: they are one route's from now on. What it
+// said last may call it by its old name.
 Status RouteLedgers::move_figures(const std::string& from, const std::string& to) {
     const std::string of_table = kOfTable;
     Status status = run(
@@ -265,7 +269,9 @@ Status RouteLedgers::move_figures(const std::string& from, const std::string& to
         from, to);
     if (!status.ok()) return status;
     return run(
-        "UPDATE OR REPLACE outbox_route_stats SET route = ?3 WHERE route = ?2 AND " + of_table,
+        "UPDATE OR REPLACE outbox_route_stats SET route = ?3, last_error = NULL, last_error_at = "
+        "NULL WHERE route = ?2 AND " +
+            of_table,
         from, to);
 }
 

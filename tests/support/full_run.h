@@ -6,10 +6,11 @@
 
 namespace outbox::test {
 
-/// Whether this is a run of `script/test --full`, which sets OUTBOX_FULL: what repeats a test on
-/// another database or in another mode of the relay, for the time it takes, is run only then.
+/// Whether this is a run of `script/test --full`, which sets FULL_TEST_RUN (`outbox` warns of an
+/// OUTBOX_ that it does not know): what repeats a test on another database or in another mode of
+/// the relay, for the time it takes, is run only then.
 inline bool full_run() {
-    return std::getenv("OUTBOX_FULL") != nullptr;
+    return std::getenv("FULL_TEST_RUN") != nullptr;
 }
 
 /// `short_run`, and in a full run also `others`.

@@ -82,7 +82,7 @@ void StreamReader::join(const StreamHub::Offer& offer, const spi::ReadLimits& li
         decoder_.emplace(*stream_table_);
         looked_ = std::chrono::steady_clock::now();
         state_.joined(now_us());
-        in_time_us_ = now_us();
+        behind_since_us_ = 0;
         tell("stream", {});
     } else if (status.ok() && !complete) {
         state_.left(now_us(), Why::kBehind);
@@ -109,8 +109,11 @@ void StreamReader::read_stream(const spi::ReadLimits& limits, spi::EventBatch& o
     const Lsn end = identity_.log_end();
     const Lsn received = hub_.received();
     lag_bytes_ = end > received ? static_cast<std::int64_t>(end - received) : 0;
-    if (lag_bytes_ <= kMaxLagBytes) in_time_us_ = now_us();
-    if (now_us() - in_time_us_ >= kMaxLagUs) {
+    if (lag_bytes_ <= kMaxLagBytes) {
+        behind_since_us_ = 0;
+    } else if (behind_since_us_ == 0) {
+        behind_since_us_ = now_us();
+    } else if (now_us() - behind_since_us_ >= kMaxLagUs) {
         leave(Why::kBehind, "the stream is slower than the writers, " +
                                 std::to_string(lag_bytes_ >> 20) + " MiB behind");
         return;

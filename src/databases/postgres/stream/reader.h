@@ -59,7 +59,7 @@ class StreamReader final : public spi::Reader {
     std::optional<RowDecoder> decoder_;                // of the stream that was joined
     std::uint64_t endings_;                            // of the stream that have been told
     std::int64_t lag_bytes_ = 0;
-    std::int64_t in_time_us_ = 0;  // when it was last known to be less than the limit
+    std::int64_t behind_since_us_ = 0;  // since when it was seen to be over the limit; 0: it is not
     spi::ReadPath path_;
     bool path_is_new_ = false;
 };

@@ -130,7 +130,7 @@ class Writers {
 // A mailbox on a volume of its own, which may be away.
 class Mailbox {
   public:
-    explicit Mailbox(const std::string& name) : folder_(folders() / name) {
+    explicit Mailbox(const std::string& name) : folder_(new_folder() / name) {
         std::filesystem::create_directory(folder_);
         const Finished made = run(
             {.command = {OUTBOX, "migrate", "--only", "consumer", "--db", "sqlite://" + file()}});
@@ -158,9 +158,11 @@ class Mailbox {
     }
 
   private:
-    static const std::filesystem::path& folders() {
+    static std::filesystem::path new_folder() {
         static const TemporaryFolder folder("soak");
-        static const std::filesystem::path path = folder / "";
+        static int made = 0;
+        const std::filesystem::path path = folder / std::to_string(++made);
+        std::filesystem::create_directory(path);
         return path;
     }
     std::string file() const { return (folder_ / "mail.db").string(); }

@@ -148,8 +148,7 @@ TEST_F(StreamHealing, ACrashedServerIsWaitedForAndItsStreamJoinedAnew) {
     ASSERT_TRUE(joins());
     load.stop();
     ASSERT_TRUE(delivers_all());
-    // Told by the renewal of the lease, which may be the last to meet its broken connection.
-    EXPECT_TRUE(tells("event=database_back"));
+    EXPECT_TRUE(tells("event=server_changed"));
     stop_relay();
     expect_promises(load, static_cast<long long>(kRounds) * kMaxUnrecorded);
 }

@@ -24,8 +24,10 @@ constexpr std::size_t kMostReadBytes = std::size_t{16} << 20;
 constexpr std::int64_t kFlushAfterUs = 20'000;
 constexpr std::int64_t kRetryUs = 200'000;
 constexpr std::size_t kMaxOutcomes = 1'000;
-// Between two tries to record what somebody holds. Such a try waits for nobody.
+// Between two tries to record what somebody holds. Such a try waits for nobody. Who writes
+// deliveries holds an endpoint for a moment, which the next try may meet once more.
 constexpr std::int64_t kLetGoUs = kSecondUs;
+constexpr int kTriesUntold = 3;
 constexpr std::size_t kMaxRemarks = 1'000;
 constexpr std::size_t kMaxOwnFaults = 16;  // that are told apart
 // What is under way at the end has about two seconds: what is broken off comes again.
@@ -325,6 +327,10 @@ bool Dispatcher::fill() {
     }
     add_hungry(Standing::kProven, options_.max_slices, at, hungry);
     if (!hungry.empty()) add_with_room(hungry);
+    // What failed must be in the table before others of its key are read; of whom it is not, that
+    // is known by then.
+    if (hungry.empty() || !flush(true)) return false;
+    std::erase_if(hungry, [this](const EndpointQueue* queue) { return is_unrecorded(*queue); });
     return !hungry.empty() && read_for(hungry, max_bytes);
 }
 
@@ -349,8 +355,6 @@ void Dispatcher::add_with_room(std::vector<EndpointQueue*>& out) {
 }
 
 bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t max_bytes) {
-    // What failed must be in the table before others of its key are read.
-    if (!flush(true)) return false;
     std::vector<Slice> slices;
     std::unordered_map<std::string_view, std::size_t> index;
     for (const EndpointQueue* queue : hungry) {
@@ -504,7 +508,7 @@ void Dispatcher::recorded(const std::vector<std::string>& held,
     });
     for (const std::string& endpoint : held) {
         Unrecorded& one = unrecorded_[endpoint];
-        if (++one.tries == 2) {
+        if (++one.tries == kTriesUntold) {
             remark(Remark::Level::kWarning, "webhook_not_recorded", {{"endpoint", endpoint}});
         }
         one.try_at_us = deps_.clock.boot_us() + kLetGoUs;

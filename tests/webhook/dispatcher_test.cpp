@@ -1785,6 +1785,27 @@ TEST_P(HeldRow, OfAnEndpointDelaysNoOther) {
     expect_that_two_alone_waits(rig);
 }
 
+// It is known of an endpoint that it waits before more of it is read.
+TEST_P(HeldRow, OfAFailedDeliveryKeepsTheOrderOfItsKey) {
+    Rig rig(url_);
+    rig.receivers.answer = [&rig](const webhook::Endpoint& endpoint,
+                                  const webhook::Delivery& delivery) -> std::optional<Answer> {
+        const bool fails = endpoint.id == "two" && delivery.event_id == "e50" &&
+                           rig.receivers.attempts("two", "e50") == 0;
+        return fails ? ScriptedReceivers::refused() : ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 300, 1)), "");
+    ASSERT_EQ(rig.write(keyed(300, 600, 1)), "");
+    hold("deliveries WHERE endpoint_id = 'two' AND event_id = 'e50' FOR UPDATE");
+    rig.turns(700);
+    EXPECT_EQ(rig.receivers.attempts("two", "e50"), 1U);
+    EXPECT_EQ(left("one"), 0);
+    let_go();
+    ASSERT_TRUE(rig.turn_until("all goes", [&] { return left() == 0; }));
+    EXPECT_TRUE(in_order(rig.receivers, "two"));
+    EXPECT_EQ(rig.receivers.attempts("two", "e49"), 1U);
+}
+
 TEST_P(HeldRow, OfADeliveryDelaysNoOtherEndpoint) {
     Rig rig(url_);
     ASSERT_EQ(rig.write(keyed(20, 40, 3)), "");

@@ -50,7 +50,8 @@ class PostgresSql final : public Sql {
         const postgres::Rows result = postgres::execute(session_.connection(), statement.c_str(),
                                                         params, postgres::Format::kText);
         if (!result.succeeded()) {
-            return failed(postgres::operate_error(session_.connection(), result.get(), kReading));
+            return failed(postgres::operate_error(session_.connection(), result.get(), kReading),
+                          statement);
         }
         if (changed != nullptr) *changed = result.affected();
         Rows rows;
@@ -212,34 +213,40 @@ class PostgresSql final : public Sql {
         return out;
     }
 
-    [[nodiscard]] ErrorInfo failed(ErrorInfo error) const {
+    [[nodiscard]] ErrorInfo failed(ErrorInfo error, const std::string& statement) const {
         if (error.backend_code != kLocked) return error;
-        const std::string who = holders();
+        const std::string who = holders(statement);
         error.message = "another transaction has held what this needs for over " +
                         std::to_string(kMostWaitS) + " s" +
                         (who.empty() ? " (pg_locks says whose)" : ", probably " + who) +
-                        "; this was rolled back: end that transaction, or its session with SELECT "
-                        "pg_terminate_backend(PID), and run the command again";
+                        "; this was rolled back: end that transaction (a session's with SELECT "
+                        "pg_terminate_backend(PID), a prepared one with ROLLBACK PREPARED 'NAME'), "
+                        "and run the command again";
         return error;
     }
 
-    // Who has had locks on our tables for so long, the oldest first. Asked on another connection,
-    // as the transaction of this one has failed; others' details are NULL to who may not see them.
-    [[nodiscard]] std::string holders() const {
+    // Who has had locks on the statement's tables for so long, the oldest first. Asked on another
+    // connection, as the transaction of this one has failed; others' details are NULL to who may
+    // not see them.
+    [[nodiscard]] std::string holders(const std::string& statement) const {
         const auto other = open(session_.url(), session_.connect_timeout_s(), std::nullopt);
         if (!other.ok()) return {};
         const auto rows = (*other)->run(
-            "SELECT string_agg(h.text, ', ' ORDER BY h.n) FROM (SELECT row_number() OVER (ORDER "
-            "BY a.xact_start) AS n, 'pid ' || a.pid || ' (' || concat_ws(', ', "
-            "nullif(a.application_name, ''), 'user ' || a.usename, 'since ' || "
-            "to_char(a.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC') || ')' "
-            "AS text FROM pg_stat_activity a WHERE coalesce(a.backend_type, 'client backend') = "
-            "'client backend' AND coalesce(a.xact_start < clock_timestamp() - $1::bigint * "
-            "interval '1 second', true) AND a.pid IN (SELECT l.pid FROM pg_locks l JOIN pg_class c "
-            "ON c.oid = l.relation JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.granted "
-            "AND l.mode <> 'AccessShareLock' AND s.nspname = $2 AND c.relname LIKE 'outbox\\_%') "
-            "ORDER BY 1 LIMIT 3) h",
-            {std::to_string(kMostWaitS), place_}, nullptr);
+            "WITH held AS (SELECT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_class c ON "
+            "c.oid = l.relation JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.granted AND "
+            "l.mode <> 'AccessShareLock' AND s.nspname = $2 AND c.relname LIKE 'outbox\\_%' AND "
+            "strpos($3, c.relname) > 0), one AS ("
+            "SELECT a.xact_start AS since, 'pid ' || a.pid AS name, nullif(a.application_name, '') "
+            "AS program, a.usename AS role FROM pg_stat_activity a WHERE "
+            "coalesce(a.backend_type, 'client backend') = 'client backend' AND a.pid IN (SELECT "
+            "pid FROM held) UNION ALL SELECT p.prepared, 'prepared transaction ' || "
+            "quote_literal(p.gid), NULL, p.owner FROM pg_prepared_xacts p WHERE '-1/' || "
+            "p.transaction IN (SELECT virtualtransaction FROM held)) "
+            "SELECT string_agg(h.name || ' (' || concat_ws(', ', h.program, 'user ' || h.role, "
+            "'since ' || to_char(h.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC') "
+            "|| ')', ', ' ORDER BY h.since) FROM (SELECT * FROM one WHERE coalesce(since < "
+            "clock_timestamp() - $1::bigint * interval '1 second', true) ORDER BY since LIMIT 3) h",
+            {std::to_string(kMostWaitS), place_, statement}, nullptr);
         return rows.ok() ? (*rows)[0][0].value_or("") : std::string();
     }
 

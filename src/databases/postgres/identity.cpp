@@ -51,9 +51,14 @@ std::string sequences_of(const Table& table) {
 }
 
 // A sequence that begins anew gets a new file, and so does one of a table that becomes unlogged, or
-// logged.
+// logged. That of an unlogged table begins anew with each crash, in its file.
 std::string life_of(const Table& table) {
     const std::string name = quote_literal(table.sql);
+    const std::string persistence =
+        "(SELECT relpersistence::text || CASE relpersistence WHEN 'u' THEN coalesce(extract(epoch "
+        "FROM " +
+        std::string(kStatisticsSince) +
+        "), 0)::text ELSE '' END FROM pg_class WHERE oid = to_regclass(" + name + "))";
     if (!table.by_position) {
         if (table.uuid_id) return "''";
         // Nothing tells how such numbers are made: a table that is rewritten may have been emptied.
@@ -62,25 +67,13 @@ std::string life_of(const Table& table) {
         return "to_regclass(" + name +
                ")::oid::text || '/' || coalesce((SELECT "
                "string_agg(pg_relation_filenode(s.oid)::text, ',' ORDER BY s.oid) FROM " +
-               sequences_of(table) + "), " + other +
-               ", '') || '/' || (SELECT relpersistence FROM pg_class WHERE oid = to_regclass(" +
-               name + "))::text";
+               sequences_of(table) + "), " + other + ", '') || '/' || " + persistence;
     }
     return "to_regclass(" + name +
            ")::oid::text || '/' || pg_relation_filenode("
            "pg_get_serial_sequence(" +
-           name + ", " + quote_literal(table.position) +
-           ")::regclass)::text || '/' || (SELECT relpersistence FROM pg_class WHERE oid = "
-           "to_regclass(" +
-           name + "))::text";
-}
-
-bool same_life(std::string_view one, std::string_view other) {
-    if (one == other) return true;
-    // Table, file, persistence.
-    const auto table = [](std::string_view life) { return life.substr(0, life.find('/')); };
-    return table(one) == table(other) &&
-           one.substr(one.rfind('/')) != other.substr(other.rfind('/'));
+           name + ", " + quote_literal(table.position) + ")::regclass)::text || '/' || " +
+           persistence;
 }
 
 // The sequence's last value needs a right on it that a relay may lack; then it is NULL. The look at
@@ -235,7 +228,7 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
                                const Known& seen) {
     const core::Lock lock(mutex_);
     known_.lsn = std::max(known_.lsn, seen.lsn);
-    if (!life_.empty() && !same_life(life, life_)) {
+    if (!life_.empty() && life != life_) {
         if (!table_.by_position) {
             return {ErrorCode::kServerChanged, Advice::kStop,
                     "table " + table_.sql +

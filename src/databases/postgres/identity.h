@@ -117,8 +117,4 @@ class Identity {
 [[nodiscard]] std::string life_of(const Table& table);
 /// SQL behind FROM: the sequences, as s, that a table takes numbers from.
 [[nodiscard]] std::string sequences_of(const Table& table);
-/// Two values of that name the same table and numbering. A change of the table's persistence, which
-/// rewrites both, counts as none.
-[[nodiscard]] bool same_life(std::string_view one, std::string_view other);
-
 }  // namespace outbox::postgres

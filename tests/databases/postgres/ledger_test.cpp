@@ -138,23 +138,66 @@ TEST_F(NativeLedger, IsLookedAtWhileSomebodyKeepsOthersFromWritingToIt) {
     EXPECT_EQ(value_of(recorder->stats()).backlog, 0);
 }
 
-TEST_F(NativeLedger, GoesOnInATableThatBecameUnloggedOrLoggedAgain) {
+// Its numbers have a new file then, as those that begin anew.
+TEST_F(NativeLedger, OfATableThatBecameUnloggedIsLeftToAPerson) {
     insert(10);
     Relay relay(config());
     ASSERT_EQ(relay.read().size(), 10U);
     finish(relay, 0, {1, 2, 3});
     pg_.exec("DROP PUBLICATION outbox; ALTER TABLE outbox_events SET UNLOGGED");
-    EXPECT_TRUE(eventually(60s, "the rows are removed", [&] {
-        relay.remove({1, 2, 3});
-        relay.read();  // looks at the table now and then
-        return rows() == 7;
+    ErrorInfo end;
+    EXPECT_TRUE(eventually(60s, "the relay stops", [&] {
+        spi::EventBatch batch;
+        const Status read = relay.reader().read({1'000, 1 << 20}, batch);
+        if (!read.ok()) end = read.error();
+        return !read.ok();
     }));
-    EXPECT_TRUE(
-        eventually(60s, "nothing of it is left to do", [&] { return relay.remove() == 0; }));
-    finish(relay, 0, {4});
+    EXPECT_EQ(end.code, ErrorCode::kTableReset) << end.message;
     relay.end();
+    EXPECT_THAT(refusal().message, HasSubstr("outbox routes continue --db URL"));
+    // As that does.
+    pg_.exec("UPDATE outbox_ledger SET life = NULL");
     Relay next(config());
-    EXPECT_EQ(next.read().size(), 6U);
+    EXPECT_EQ(next.read().size(), 7U);
+}
+
+// The server empties it, and its numbers begin anew where they were.
+TEST(UnloggedTable, BeginsAnewWithACrashOfTheServer) {
+    PostgresServer server;
+    migrate(server.url());
+    const auto exec = [&](const std::string& sql) { Pg(server.url()).exec(sql); };
+    const auto insert = [&](int count) {
+        exec(
+            "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' FROM "
+            "generate_series(1, " +
+            std::to_string(count) + ")");
+    };
+    exec("DROP PUBLICATION outbox");
+    exec("ALTER TABLE outbox_events SET UNLOGGED");
+    insert(3);
+    postgres::PostgresSourceConfig config;
+    config.url = server.url();
+    config.mode = postgres::Mode::kPolling;
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"b", {}}};
+    {
+        Relay relay(config, routes);
+        ASSERT_EQ(relay.read().size(), 3U);
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {1, 2, 3}});
+        require(relay.recorder().record(batch));
+    }
+    EXPECT_EQ(Pg(server.url()).value("SELECT min(status) FROM outbox_status"), "PENDING");
+    exec("CHECKPOINT");
+    server.stop(PostgresServer::Stop::kImmediate);
+    server.start();
+    insert(5);
+    EXPECT_EQ(Pg(server.url()).value("SELECT outbox_ledger_source() IS NULL"), "t");
+    try {
+        Relay next(config, routes);
+        FAIL() << "it goes on";
+    } catch (const std::runtime_error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("outbox routes begin --db URL"));
+    }
 }
 
 // Where no sequence comes: it is left out, and in no route's way.

@@ -242,7 +242,6 @@ TEST_F(NumbersThatComeAgain, AreNoneWhereTheTableWasOnlyRewritten) {
         finish_here(relay);
     }
     pg_.exec("VACUUM FULL \"OutboxMessages\"");
-    pg_.exec("ALTER TABLE \"OutboxMessages\" SET UNLOGGED");
     pg_.exec("ALTER TABLE \"OutboxMessages\" ALTER \"Payload\" TYPE varchar(100)");
     Relay next(config(), kRoutes);
     EXPECT_THAT(next.notes(), IsEmpty());

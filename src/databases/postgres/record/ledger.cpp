@@ -222,7 +222,7 @@ Status LedgerTable::check_life(Connection& connection, spi::Beginning& out) cons
     bool other = false;
     for (int row = 0; row < rows->size(); ++row) {
         const std::string_view kept = rows->text(row, 0);
-        other = other || (kept.data() != nullptr && !same_life(kept, life));
+        other = other || (kept.data() != nullptr && kept != life);
     }
     rows = connection.query("SELECT segment * 65536, bit_or(done)::text FROM " + table_.side +
                                 "outbox_ledger WHERE source = $1 AND "

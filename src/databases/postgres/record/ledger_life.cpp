@@ -13,7 +13,7 @@ Status LedgerTable::check_life_of_ids(Connection& connection, spi::Beginning& ou
     if (!rows.ok()) return rows.status();
     bool other = false;
     for (int row = 0; row < rows->size(); ++row) {
-        other = other || !same_life(rows->text(row, 0), identity_.life());
+        other = other || rows->text(row, 0) != identity_.life();
     }
     if (!other && table_.integer_id) {
         // A row that waits for another route is there; where it is not, and its number is still to

@@ -49,7 +49,8 @@ Status look_at_clock(Connection& connection, std::vector<spi::Finding>& findings
     return {};
 }
 
-Status look_at_durability(Connection& connection, std::vector<spi::Finding>& findings) {
+Status look_at_durability(Connection& connection, const Table& table,
+                          std::vector<spi::Finding>& findings) {
     // Of the last as sessions begin, here and as roles and databases have it: ours turn it on.
     const Result<Rows> rows = connection.query(
         "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', "
@@ -73,7 +74,20 @@ Status look_at_durability(Connection& connection, std::vector<spi::Finding>& fin
                 "damaged, also such as were published. ALTER SYSTEM SET " +
                 name + " = on, and reload");
     }
-    if (rows->empty()) add(findings, Grade::kOk, "durability: commits outlive a crash");
+    const Result<Rows> unlogged = connection.query(
+        "SELECT FROM pg_class WHERE oid = to_regclass($1) AND relpersistence = 'u'",
+        Params().text(table.sql));
+    if (!unlogged.ok()) return unlogged.status();
+    if (!unlogged->empty()) {
+        const std::string logged = "ALTER TABLE " + table.sql + " SET LOGGED";
+        add(findings, Grade::kWarn,
+            "durability: table " + table.sql +
+                " is unlogged: a crash of the server empties it, and what was not sent is lost. " +
+                logged,
+            logged);
+    } else if (rows->empty()) {
+        add(findings, Grade::kOk, "durability: commits outlive a crash");
+    }
     return {};
 }
 
@@ -213,7 +227,7 @@ Status look_at_slots(Connection& connection, std::vector<spi::Finding>& findings
 Status look_at_health(Connection& connection, const Table& table,
                       std::vector<spi::Finding>& findings) {
     Status status = look_at_clock(connection, findings);
-    if (status.ok()) status = look_at_durability(connection, findings);
+    if (status.ok()) status = look_at_durability(connection, table, findings);
     if (status.ok()) status = look_at_vacuum(connection, table, findings);
     if (status.ok() && table.keep) status = look_at_segments(connection, table, findings);
     if (status.ok()) status = look_at_transactions(connection, findings);

@@ -29,7 +29,7 @@ Result<bool> is_other_table(Connection& connection, const Table& table) {
                          Params().text(table.schema + "." + table.name));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
-        if (!same_life(rows->text(row, 1), rows->text(row, 0))) return true;
+        if (rows->text(row, 1) != rows->text(row, 0)) return true;
     }
     return false;
 }

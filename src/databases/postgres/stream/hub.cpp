@@ -250,7 +250,7 @@ Status StreamHub::hand_out_what_is_visible(Visibility& visibility) {
         }
         // Rows of another table of the name are not to go out as this one's: what reads the table
         // tells.
-        if (!same_life(visibility.life(), identity_.life())) {
+        if (visibility.life() != identity_.life()) {
             return {ErrorCode::kUnsupported, Advice::kRetryDestination,
                     "table " + table_.sql + " began anew"};
         }

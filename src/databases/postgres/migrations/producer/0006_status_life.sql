@@ -6,7 +6,9 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT s.source FROM {{schema}}.outbox_source() s(source)
     CROSS JOIN (
-        SELECT oid::text AS root, relpersistence::text AS persistence,
+        SELECT oid::text AS root, relpersistence::text || CASE relpersistence WHEN 'u' THEN
+                   coalesce(extract(epoch FROM least(pg_stat_get_bgwriter_stat_reset_time(),
+                       (SELECT stats_reset FROM pg_stat_archiver))), 0)::text ELSE '' END AS persistence,
                pg_relation_filenode(
                    pg_get_serial_sequence(oid::regclass::text, 'position'))::text AS file
         FROM pg_class WHERE oid = E'{{schema_text}}.outbox_events'::regclass) t
@@ -15,8 +17,6 @@ AS $$
                      UNION SELECT r.source, r.life FROM {{schema}}.outbox_routes r
                      WHERE r.settled > 0) known
         WHERE split_part(known.source, '/', 1) = s.source
-          AND known.life <> t.root || '/' || t.file || '/' || t.persistence
-          AND NOT (split_part(known.life, '/', 1) = t.root
-                   AND split_part(known.life, '/', 3) <> t.persistence))
+          AND known.life <> t.root || '/' || t.file || '/' || t.persistence)
 $$;
 {{status_life}}

@@ -24,7 +24,7 @@ enum class ErrorCode : std::uint16_t {
     kNoSuchTable,         ///< OB_NO_SUCH_TABLE
     kTableShape,          ///< OB_TABLE_SHAPE: columns are missing or of an unusable type.
     kNoRights,            ///< OB_NO_RIGHTS: the message names the right and the GRANT.
-    kMigrationRefused,    ///< OB_MIGRATION_REFUSED: newer database or changed migration.
+    kMigrationRefused,    ///< OB_MIGRATION_REFUSED: newer database, changed migration, or locked.
     kQueryFailed,         ///< OB_QUERY_FAILED: the database refused a statement.
     kConnectionLost,      ///< OB_CONNECTION_LOST: the connection broke.
     kLeaseLost,           ///< OB_LEASE_LOST: another relay holds a newer epoch.

@@ -205,7 +205,7 @@ std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOpti
         }
         if (!next || next->version == 1) look_at_rest(target, known, next);
         if (!next) break;
-        target.apply(*next, payload);
+        if (!target.apply(*next, payload)) continue;
         target.commit();
         applied.push_back({std::string(next->side), next->version, std::string(next->name)});
     }

@@ -87,7 +87,8 @@ class MigrationTarget {
         std::vector<std::string> missing;
     };
     virtual Presence look_for(std::string_view side) = 0;
-    virtual void apply(const EmbeddedMigration& migration, PayloadType payload) = 0;
+    /// False: somebody holds what it needs. The transaction is over, and may begin again.
+    virtual bool apply(const EmbeddedMigration& migration, PayloadType payload) = 0;
     virtual void commit() = 0;
     virtual void finish() = 0;
 };

@@ -8,6 +8,7 @@
 #include <outbox/producer/migrate.h>
 
 #include "tests/producer/migrate_error.h"
+#include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -191,6 +192,52 @@ TEST_F(MigratePostgres, TellsWhichRightIsMissing) {
     const auto error = migrate_error(url);
     EXPECT_EQ(error.code, ErrorCode::kNoRights);
     EXPECT_THAT(error.message, HasSubstr("GRANT CREATE"));
+}
+
+// As it was before the producer's migration 6, which changes the view outbox_status.
+void make_former(Pg& db, const std::string& url) {
+    std::string sql = migration_sql(url);
+    const std::size_t record = sql.find("VALUES ('producer', 6, ");
+    ASSERT_NE(record, std::string::npos);
+    const std::size_t begin = sql.rfind("BEGIN ISOLATION LEVEL", record);
+    db.exec(sql.erase(begin, sql.find("COMMIT;\n", record) - begin));
+}
+
+bool waits(Pg& db) {
+    return db.number("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'") >
+           0;
+}
+
+TEST_F(MigratePostgres, BehindAnOpenReaderStopsNoOtherAndIsTriedAgain) {
+    make_former(db_, url_);
+    Pg holder(url_);
+    holder.exec("BEGIN; SELECT count(*) FROM outbox_status");
+    std::size_t applied = 0;
+    std::thread migrating([&] { applied = migrate(url_).size(); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it waits", [&] { return waits(db_); }));
+    db_.exec("SET statement_timeout = '20s'");
+    EXPECT_NO_THROW(db_.exec("SELECT count(*) FROM outbox_status"));
+    holder.exec("COMMIT");
+    migrating.join();
+    EXPECT_EQ(applied, 1U);
+}
+
+TEST_F(MigratePostgres, BehindReadersInTurnsGivesUpAndNamesNobody) {
+    make_former(db_, url_);
+    Pg first(url_);
+    first.exec("BEGIN; SELECT count(*) FROM outbox_status");
+    ErrorInfo error;
+    std::thread migrating([&] { error = migrate_error(url_); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it waits", [&] { return waits(db_); }));
+    Pg second(url_);
+    second.exec("BEGIN; SELECT count(*) FROM outbox_status");
+    first.exec("COMMIT");
+    migrating.join();
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message, HasSubstr("no transaction that has held one of an outbox's tables"));
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_migrations WHERE side = 'producer' AND "
+                         "version = 6"),
+              0);
 }
 
 constexpr const char* kPublications =

@@ -66,10 +66,10 @@ struct Migration {
 /// sqlite:///path (the file is made if it is not there, and put into WAL mode).
 /// Thread safety: any; runs at the same time wait for each other. Blocks on the database.
 /// Throws `Error`: `kMigrationRefused` (the database is newer, a migration was changed, a table
-/// belongs to another role, there is an `outbox_events` of another shape, or its layout cannot be
-/// changed now: nothing was changed),
-/// `kNoRights`, `kConnectFailed`, `kAuthFailed`, `kNoSuchDatabase`, `kUnsupported`,
-/// `kConfigInvalid`, `kQueryFailed`.
+/// belongs to another role, there is an `outbox_events` of another shape, its layout cannot be
+/// changed now, or another transaction holds a lock that this needs for 20 s and longer: nothing
+/// was changed but by migrations before), `kNoRights`, `kConnectFailed`, `kAuthFailed`,
+/// `kNoSuchDatabase`, `kUnsupported`, `kConfigInvalid`, `kQueryFailed`.
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options = {});
 
 /// The SQL that `migrate` runs on an empty database of this URL's kind, without connecting. For

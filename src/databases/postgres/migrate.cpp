@@ -26,8 +26,8 @@ using postgres::Rows;
 constexpr std::string_view kLayoutState = "OB006";
 constexpr std::string_view kLockTimeoutState = "55P03";
 
-// Whoever writes waits behind whoever waits for the table's lock: that is for short, and tried
-// again.
+// Whoever writes or reads waits behind whoever waits for a table's lock: that is for short, and
+// tried again.
 constexpr const char* kLockTimeout = "SET LOCAL lock_timeout = '500ms';\n";
 constexpr int kLockTries = 14;
 constexpr std::chrono::seconds kBetweenLockTries{1};
@@ -279,8 +279,8 @@ class PostgresTarget final : public MigrationTarget {
         return names;
     }
 
-    void apply(const EmbeddedMigration& migration, PayloadType payload) override {
-        query(body(migration, payload, place_));
+    bool apply(const EmbeddedMigration& migration, PayloadType payload) override {
+        return got_locks(kLockTimeout + body(migration, payload, place_));
     }
     void commit() override { query("COMMIT"); }
     void finish() override {
@@ -360,47 +360,75 @@ class PostgresTarget final : public MigrationTarget {
         return !result.empty();
     }
 
-    // A transaction that begins with `prologue` and takes the table's lock.
+    // A transaction that begins with `prologue` and sets kLockTimeout.
     void change_table(const std::string& sql) {
-        for (int tries = 1;; ++tries) {
-            const Rows result = postgres::execute(connection_.get(), sql.c_str());
-            const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
-            if (state == nullptr || state != kLockTimeoutState) return check(result);
-            query("ROLLBACK");
-            if (tries == kLockTries) break;
-            std::this_thread::sleep_for(kBetweenLockTries);
+        while (!got_locks(sql)) {
         }
-        throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
-                    "outbox_events in " + where_ + " cannot be changed: " + lock_holder() +
-                        ". End that transaction, or run this again later; the table stays what it "
-                        "is, and writers may go on.");
     }
 
-    // Who has the oldest transaction that holds the table.
-    std::string lock_holder() {
+    // Runs the rest of such a transaction. False: it is over, as somebody holds what it locks, and
+    // the time for another one has come.
+    bool got_locks(const std::string& sql) {
+        if (lock_tries_ == 0) {
+            lock_holders_before_ = query(
+                                       "SELECT string_agg(DISTINCT quote_literal("
+                                       "virtualtransaction), ', ') FROM pg_locks WHERE granted")
+                                       .string(0, 0);
+        }
+        const Rows result = postgres::execute(connection_.get(), sql.c_str());
+        const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
+        if (state == nullptr || state != kLockTimeoutState) {
+            check(result);
+            lock_tries_ = 0;
+            return true;
+        }
+        query("ROLLBACK");
+        if (++lock_tries_ == kLockTries) {
+            throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
+                        "A lock that this needs in " + where_ + " was not to be had in " +
+                            std::to_string(kLockTries) + " tries: " + lock_holders() +
+                            ", or run this again later; the tables stay what they are, and "
+                            "everybody may go on.");
+        }
+        std::this_thread::sleep_for(kBetweenLockTries);
+        return false;
+    }
+
+    // Whose transactions hold locks since before the first try, the oldest first.
+    std::string lock_holders() {
         const Rows rows = query(
-            "SELECT coalesce(l.pid, 0), coalesce(p.gid, ''), coalesce(a.usename, p.owner, ''), "
-            "coalesce(a.application_name, ''), coalesce(a.state, ''), (extract(epoch FROM "
+            "SELECT DISTINCT coalesce(l.pid, 0), coalesce(p.gid, ''), coalesce(a.usename, p.owner, "
+            "''), coalesce(a.application_name, ''), coalesce(a.state, ''), (extract(epoch FROM "
             "coalesce(a.xact_start, p.prepared)) * 1000000)::bigint AS began, (extract(epoch FROM "
-            "a.query_start) * 1000000)::bigint, (extract(epoch FROM clock_timestamp()) * "
+            "a.query_start) * 1000000)::bigint, (extract(epoch FROM statement_timestamp()) * "
             "1000000)::bigint FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND "
-            "c.relname ~ '^outbox_(events|scheduled)' AND c.relnamespace = " +
+            "c.relname LIKE 'outbox\\_%' AND c.relnamespace = " +
             schema_oid() +
             " LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_locks x ON l.pid IS NULL "
             "AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = "
             "l.virtualtransaction LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid "
             "WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM "
             "pg_database WHERE datname = current_database()) AND l.pid IS DISTINCT FROM "
-            "pg_backend_pid() ORDER BY began LIMIT 1");
-        if (rows.empty()) return "its lock could not be had in time";
-        return "its lock is held by " + describe({.pid = rows.integer(0, 0),
-                                                  .prepared = rows.string(0, 1),
-                                                  .user = rows.string(0, 2),
-                                                  .application = rows.string(0, 3),
-                                                  .state = rows.string(0, 4),
-                                                  .began_at_us = rows.integer(0, 5),
-                                                  .statement_at_us = rows.integer(0, 6)},
-                                                 rows.integer(0, 7));
+            "pg_backend_pid() AND l.virtualtransaction IN (" +
+            lock_holders_before_ + ") ORDER BY began LIMIT 3");
+        if (rows.empty()) {
+            return "no transaction that has held one of an outbox's tables since the first is to "
+                   "be seen. Look for who does while this waits (SELECT * FROM pg_locks WHERE "
+                   "granted)";
+        }
+        std::string text = "probably held by ";
+        for (int row = 0; row < rows.size(); ++row) {
+            text +=
+                (row == 0 ? "" : "; or by ") + describe({.pid = rows.integer(row, 0),
+                                                         .prepared = rows.string(row, 1),
+                                                         .user = rows.string(row, 2),
+                                                         .application = rows.string(row, 3),
+                                                         .state = rows.string(row, 4),
+                                                         .began_at_us = rows.integer(row, 5),
+                                                         .statement_at_us = rows.integer(row, 6)},
+                                                        rows.integer(row, 7));
+        }
+        return text + ". End that transaction";
     }
 
     Rows query(const std::string& sql) {
@@ -438,6 +466,8 @@ class PostgresTarget final : public MigrationTarget {
     const std::optional<std::int64_t> max_payload_bytes_;
     const std::optional<TableLayoutKind> layout_;
     const std::function<void(std::string_view)> note_;
+    int lock_tries_ = 0;
+    std::string lock_holders_before_;  // the first try; never empty, as we hold one
 };
 
 std::vector<Migration> migrate(const std::string& url, const MigrateOptions& options) {

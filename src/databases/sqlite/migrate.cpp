@@ -290,8 +290,9 @@ class SqliteTarget final : public MigrationTarget {
         return names;
     }
 
-    void apply(const EmbeddedMigration& migration, PayloadType payload) override {
+    bool apply(const EmbeddedMigration& migration, PayloadType payload) override {
         execute(body(migration, payload));
+        return true;
     }
     void commit() override { execute("COMMIT"); }
     void finish() override {

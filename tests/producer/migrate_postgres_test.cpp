@@ -203,6 +203,20 @@ void make_former(Pg& db, const std::string& url) {
     db.exec(sql.erase(begin, sql.find("COMMIT;\n", record) - begin));
 }
 
+TEST_F(MigratePostgres, WhoReadsTheStatusGoesOnWherePublicMayRunNothing) {
+    db_.exec(
+        "DROP ROLE IF EXISTS reads_status; CREATE ROLE reads_status; ALTER DEFAULT PRIVILEGES "
+        "REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC");
+    make_former(db_, url_);
+    db_.exec(
+        "GRANT SELECT (status) ON outbox_status TO reads_status; GRANT EXECUTE ON FUNCTION "
+        "outbox_source() TO reads_status; SELECT outbox_emit('t', '{}')");
+    migrate(url_);
+    db_.exec("SET ROLE reads_status");
+    EXPECT_EQ(db_.value("SELECT status FROM outbox_status"), "PENDING");
+    db_.exec("RESET ROLE; DROP OWNED BY reads_status; DROP ROLE reads_status");
+}
+
 bool waits(Pg& db) {
     return db.number("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'relation'") >
            0;

@@ -19,4 +19,23 @@ AS $$
         WHERE split_part(known.source, '/', 1) = s.source
           AND known.life <> t.root || '/' || t.file || '/' || t.persistence)
 $$;
+-- By name, too, to whoever may read the view, which calls it: what PUBLIC has is often taken away.
+DO $$
+DECLARE
+    reader text;
+BEGIN
+    FOR reader IN
+        SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END FROM (
+            SELECT x.* FROM pg_class c, aclexplode(coalesce(c.relacl, acldefault('r', c.relowner))) x
+            WHERE c.oid = E'{{schema_text}}.outbox_status'::regclass
+            UNION ALL
+            SELECT x.* FROM pg_attribute t, aclexplode(t.attacl) x
+            WHERE t.attrelid = E'{{schema_text}}.outbox_status'::regclass) a
+        WHERE a.privilege_type = 'SELECT'
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s.outbox_ledger_source() TO %s',
+                       E'{{schema_text}}', reader);
+    END LOOP;
+END
+$$;
 {{status_life}}

@@ -11,7 +11,8 @@ namespace outbox::codec {
 /// second, which neighbours mostly share.
 class TimeText {
   public:
-    /// The text lives as long as the arena. `time_us`: since the Unix epoch.
+    /// The text lives as long as the arena. `time_us`: since the Unix epoch. No text (no data) for
+    /// what is outside of the years 0000 to 9999, which RFC 3339 cannot say.
     std::string_view of(std::int64_t time_us, spi::EventBatch& arena);
 
   private:

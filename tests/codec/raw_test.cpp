@@ -91,6 +91,8 @@ TEST(RawEncoder, FormatsTimesBeforeTheEpochAndAcrossSeconds) {
     spi::EventBatch arena;
     auto event = order_created();
     const std::map<std::int64_t, std::string> expected = {
+        {-62'167'219'200'000'000, "0000-01-01T00:00:00.000000Z"},
+        {253'402'300'799'999'999, "9999-12-31T23:59:59.999999Z"},
         {-1, "1969-12-31T23:59:59.999999Z"},
         {1, "1970-01-01T00:00:00.000001Z"},
         {1'709'164'799'999'999, "2024-02-28T23:59:59.999999Z"},
@@ -102,14 +104,17 @@ TEST(RawEncoder, FormatsTimesBeforeTheEpochAndAcrossSeconds) {
 }
 
 // A consumer would take 1970 for an event from before its memory.
-TEST(RawEncoder, GivesAnEventWithoutATimeNone) {
+TEST(RawEncoder, GivesAnEventWithoutATimeThatCanBeSaidNone) {
     RawEncoder encoder;
     spi::EventBatch arena;
     auto event = order_created();
-    event.occurred_at_us = 0;
     event.headers = R"({"occurred_at": "forged"})";
-    for (const auto& [name, value] : headers_of(*encoder.encode(event, "t", arena))) {
-        EXPECT_NE(name, "occurred_at");
+    const std::int64_t year_200000 = 6'249'223'180'800'000'000;
+    for (const std::int64_t time_us : {std::int64_t{0}, year_200000, -year_200000}) {
+        event.occurred_at_us = time_us;
+        for (const auto& [name, value] : headers_of(*encoder.encode(event, "t", arena))) {
+            EXPECT_NE(name, "occurred_at") << value;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ usage: container.py ROOT      (as root; script/package has left the packages)
 """
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -27,7 +28,9 @@ def stage():
 
 def inside(root, *command, user=None):
     words = ["chroot"] + ([f"--userspec={user}"] if user else []) + [str(root), *command]
-    return subprocess.run(words, capture_output=True, text=True)
+    # The folder of the tests for what is temporary is not there.
+    variables = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    return subprocess.run(words, capture_output=True, text=True, env=variables)
 
 
 def build(root):

@@ -48,6 +48,17 @@ ErrorInfo no_relay(const std::string& table) {
                     "can be replayed");
 }
 
+ErrorInfo began_anew(const std::string& table) {
+    return {ErrorCode::kTableReset,
+            Advice::kStop,
+            {},
+            "table " + table +
+                " is not the one that the run began with (replaced, restored, or its numbers begun "
+                "anew): other events may have the places of those that were chosen, and nothing "
+                "more of it is sent. outbox replay cancel RUN ends the run; what the table holds "
+                "now is sent by a new one"};
+}
+
 ErrorInfo no_runs() {
     return {ErrorCode::kNoSuchTable,
             Advice::kStop,

@@ -87,7 +87,8 @@ class History : public RunTable {
     virtual Result<Estimate> estimate(const std::vector<std::int64_t>& floors,
                                       const std::function<void(std::int64_t)>& seen) = 0;
 
-    /// The events behind `after`, up to `end`.
+    /// The events behind `after`, up to `end`. Its reads fail with `kTableReset` where the table is
+    /// known to be another than the one that `end` is of.
     virtual Result<std::unique_ptr<HistoryReader>> open_reader(const Place& after,
                                                                const Place& end) = 0;
 
@@ -107,6 +108,8 @@ class History : public RunTable {
 [[nodiscard]] ErrorInfo no_times(const std::string& table);
 [[nodiscard]] ErrorInfo no_tenants(const std::string& table);
 [[nodiscard]] ErrorInfo no_relay(const std::string& table);
+/// Of a reader: what it has read is of another table than the run.
+[[nodiscard]] ErrorInfo began_anew(const std::string& table);
 /// Of `make_table`.
 [[nodiscard]] ErrorInfo no_runs();
 

@@ -652,6 +652,38 @@ TEST_P(ReplayOfKeptRows, OfATableThatBeganAnewIsRefusedAsNothingOfItIsKnownToBeP
     EXPECT_EQ(json::parse(told.out)["events"][0]["state"], "waiting") << told.out;
 }
 
+TEST_P(ReplayOfKeptRows, SendsNothingOfATableThatBeginsAnewUnderItNorOnceItIsGoneOnWith) {
+    emit_many(300, 3);
+    publish();
+    Process running = start_replay({"--rate", "20/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail("id").empty(); }))
+        << running.stderr_text();
+    exec(
+        "BEGIN; TRUNCATE outbox_events RESTART IDENTITY; INSERT INTO outbox_events (tenant_id, "
+        "aggregate_type, aggregate_id, topic, event_type, payload) SELECT 'acme', 'Order', 'k', "
+        "'orders', 'Made', to_jsonb(n) FROM generate_series(1001, 1200) n; COMMIT");
+    EXPECT_EQ(running.wait(60s), (ExitStatus{5, 0})) << running.stdout_text();
+    EXPECT_THAT(running.stderr_text(),
+                AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("outbox replay cancel RUN")));
+    for (const std::string& payload : mail()) EXPECT_LE(std::stoi(payload), 300);
+    const json run = list()[0];
+    EXPECT_EQ(run["state"], "failed");
+    {
+        Process goes_on = relay();
+        ASSERT_TRUE(eventually(60s, "the new rows are published", [&] {
+            return value("SELECT settled FROM outbox_routes") == "200";
+        })) << goes_on.stderr_text();
+        ASSERT_EQ(goes_on.stop(), (ExitStatus{0, 0}));
+        clear_mail();
+    }
+    const Finished resumed = resume(run["run"]);
+    EXPECT_EQ(resumed.status.code, 5) << resumed.out;
+    EXPECT_THAT(resumed.err, AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("the run began with")));
+    EXPECT_TRUE(mail("id").empty());
+    EXPECT_EQ(list()[0]["state"], "failed");
+    EXPECT_EQ(replayed({"--yes"})["sent"], 200);
+}
+
 // Nobody can tell any more who removed them.
 TEST_P(ReplayOfKeptRows, RowsThatVanishMeanwhileAreToldWithAllThatMayHaveRemovedThem) {
     emit_many(10'500, 3);
@@ -691,6 +723,43 @@ INSTANTIATE_TEST_SUITE_P(OnKeep, ReplayOfKeptRows, testing::Values(kKeep));
 INSTANTIATE_TEST_SUITE_P(Databases, Replay,
                          testing::ValuesIn(and_in_full<const char*>({kKeep, kSqlite}, {kMark})),
                          [](const auto& info) { return std::string(info.param); });
+
+// Numbers come again once a table began anew.
+class ReplayOfNumberedRows : public Replay {
+  protected:
+    void make_anew(int rows) {
+        const bool sqlite = kind() == kSqlite;
+        exec("DROP TABLE events_out");
+        exec("CREATE TABLE events_out (id " +
+             std::string(sqlite ? "integer PRIMARY KEY AUTOINCREMENT" : "bigserial PRIMARY KEY") +
+             ", aggregate_type text, aggregate_id text, topic text, payload text NOT NULL, "
+             "status text NOT NULL DEFAULT 'NEW')");
+        exec("WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < " +
+             std::to_string(rows) +
+             ") INSERT INTO events_out (aggregate_type, aggregate_id, topic, payload) SELECT "
+             "'Order', 'k', 'orders', '1' FROM g");
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Databases, ReplayOfNumberedRows, testing::Values(kMark, kSqlite),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(ReplayOfNumberedRows, ARunDoesNotGoOnWithTheRowsOfATableThatBeganAnew) {
+    outbox_.write("outbox.toml", "[source.table]\npreset = \"new-sent\"\n");
+    make_anew(300);
+    publish();
+    Process running = start_replay({"--rate", "20/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail("id").empty(); }))
+        << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{1, 0})) << running.stderr_text();
+    make_anew(200);
+    publish();
+    const json run = list()[0];
+    const Finished resumed = resume(run["run"]);
+    EXPECT_EQ(resumed.status.code, 5) << resumed.out << resumed.err;
+    EXPECT_THAT(resumed.err, AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("the run began with")));
+    EXPECT_TRUE(mail("id").empty());
+    EXPECT_EQ(list()[0]["state"], "failed");
+}
 
 // Where nothing but a number that several rows have tells their order.
 class ReplayByPosition : public Replay {};

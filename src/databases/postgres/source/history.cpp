@@ -9,6 +9,7 @@
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "databases/postgres/identity.h"
 #include "databases/postgres/session.h"
 #include "databases/postgres/source/check.h"
 #include "databases/postgres/source/history_reader.h"
@@ -20,6 +21,7 @@ namespace outbox::postgres {
 namespace {
 
 constexpr std::size_t kEstimateRows = 20'000;  // in one statement
+constexpr char kLifeEnd = '\x1e';              // in front of the end's place
 constexpr std::array<std::string_view, 2> kReplayTables{"outbox_replays", "outbox_audit"};
 
 std::string replays_sql(const std::string& quoted_schema) {
@@ -57,6 +59,13 @@ class PostgresHistory final : public replay::History {
                          const core::Predicate& predicate) override {
         const Result<Connection*> connection = session_.get();
         if (!connection.ok()) return connection.status();
+        // First of all: what is asked of another table after it fails with the first page.
+        life_.clear();
+        if (!selection.dead) {
+            const Result<Rows> life = (*connection)->query("SELECT " + life_of(table_), {});
+            if (!life.ok()) return life.status();
+            life_ = life->string(0, 0);
+        }
         const Result<Rows> rows =
             (*connection)
                 ->query("SELECT source, coalesce(destination, ''), " +
@@ -102,6 +111,7 @@ class PostgresHistory final : public replay::History {
                 const auto behind = count_behind(**connection);
                 if (!behind.ok()) return behind.status();
                 estimate.left_out = *behind;
+                if (!life_.empty()) estimate.end = life_ + kLifeEnd + estimate.end;
                 return estimate;
             }
             if (Status status = count_page(**connection, floors, *last, estimate); !status.ok()) {
@@ -114,8 +124,11 @@ class PostgresHistory final : public replay::History {
 
     Result<std::unique_ptr<replay::HistoryReader>> open_reader(const replay::Place& after,
                                                                const replay::Place& end) override {
+        const std::size_t at = end.find(kLifeEnd);
+        const bool told = at != std::string::npos;  // runs of earlier versions do not
         return std::unique_ptr<replay::HistoryReader>(
-            new PostgresHistoryReader(config_, table_, scope_, after, end));
+            new PostgresHistoryReader(config_, table_, scope_, told ? end.substr(0, at) : life_,
+                                      after, told ? end.substr(at + 1) : end));
     }
 
     Result<Load> load(std::int64_t most) override {
@@ -267,6 +280,7 @@ class PostgresHistory final : public replay::History {
     const std::string side_schema_;
     Session session_;
     HistoryScope scope_;
+    std::string life_;  // of the table; empty: nothing has to tell it from another
     std::string route_;
     std::string source_;
 };

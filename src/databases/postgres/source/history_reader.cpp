@@ -4,11 +4,14 @@
 #include <string>
 #include <utility>
 
+#include "databases/postgres/identity.h"
+
 namespace outbox::postgres {
 namespace {
 
 constexpr std::size_t kPageRows = 10'000;
 constexpr std::chrono::milliseconds kReadFor{300};  // pages of which nothing is selected
+constexpr const char* kLife = "outbox_replay_life";
 
 }  // namespace
 
@@ -24,9 +27,36 @@ Result<replay::Place> last_of_page(Connection& connection, const HistoryScope& s
     return last->empty() ? replay::Place() : last->string(0, 0);
 }
 
+PostgresHistoryReader::PostgresHistoryReader(const PostgresSourceConfig& config, const Table& table,
+                                             HistoryScope scope, std::string life,
+                                             replay::Place after, replay::Place end)
+    : scope_(std::move(scope)),
+      table_(table.sql),
+      life_(std::move(life)),
+      session_(
+          config,
+          [sql = "SELECT " + life_of(table)](Connection& connection) {
+              return connection.prepare(kLife, sql, {});
+          },
+          table.path),
+      fields_(scope_.columns + 1),
+      after_(std::move(after)),
+      end_(std::move(end)) {}
+
+// Before anything is concluded from what was read.
+Status PostgresHistoryReader::check_life(Connection& connection) {
+    if (life_.empty()) return {};
+    const Result<Rows> rows = connection.query_prepared(kLife, {});
+    if (!rows.ok()) return rows.status();
+    if (!same_life(rows->text(0, 0), life_)) return replay::began_anew(table_);
+    life_ = rows->string(0, 0);
+    return {};
+}
+
 Status PostgresHistoryReader::turn_page(Connection& connection) {
     auto last = last_of_page(connection, scope_, after_, end_, kPageRows);
     if (!last.ok()) return last.status();
+    if (Status same = check_life(connection); !same.ok()) return same;
     page_end_ = std::move(*last);
     at_end_ = page_end_.empty();
     return {};
@@ -61,6 +91,7 @@ Status PostgresHistoryReader::read_page(Connection& connection, const spi::ReadL
                                           scope_.compared("<=", page_end_) + " ORDER BY " +
                                           scope_.in_order() + " LIMIT " + std::to_string(limit));
     if (status.ok()) status = take_rows(connection, limits, out, taken, page);
+    if (status.ok()) status = check_life(connection);
     if (!status.ok()) {
         out.events().resize(before);
         last_ = last_before;
@@ -122,6 +153,7 @@ Status PostgresHistoryReader::fetch(std::span<const spi::Position> positions,
         }
         if (!status.ok()) break;
     }
+    if (status.ok()) status = check_life(**connection);
     if (!status.ok()) {
         out.events().resize(before);
         session_.drop();

@@ -11,17 +11,13 @@
 namespace outbox::postgres {
 
 /// Reads a history in pages: each statement passes over some thousand rows at most, however few of
-/// them are selected.
+/// them are selected. `life`: of the table that the places are of (`life_of`); empty: any. Behind
+/// each read it is compared with the table's: `kTableReset`, and nothing of what was read is used.
 class PostgresHistoryReader final : public replay::HistoryReader {
   public:
     PostgresHistoryReader(const PostgresSourceConfig& config, const Table& table,
-                          HistoryScope scope, replay::Place after, replay::Place end)
-        : scope_(std::move(scope)),
-          session_(
-              config, [](Connection&) { return Status(); }, table.path),
-          fields_(scope_.columns + 1),
-          after_(std::move(after)),
-          end_(std::move(end)) {}
+                          HistoryScope scope, std::string life, replay::Place after,
+                          replay::Place end);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -38,12 +34,15 @@ class PostgresHistoryReader final : public replay::HistoryReader {
         replay::Place last;
         bool cut = false;  // behind `last`, as it has the bytes that were wanted
     };
+    Status check_life(Connection& connection);
     Status turn_page(Connection& connection);
     Status read_page(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      std::vector<replay::Place>& taken, Page& page);
 
     const HistoryScope scope_;
+    const std::string table_;
+    std::string life_;
     Session session_;
     RowSize row_size_;
     std::vector<Field> fields_;

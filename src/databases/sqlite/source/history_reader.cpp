@@ -55,6 +55,7 @@ Status SqliteHistoryReader::read(const spi::ReadLimits& limits, spi::EventBatch&
                 status = last.status();
                 break;
             }
+            if (status = check_life(**database); !status.ok()) break;
             page_end_ = std::move(*last);
             at_end_ = page_end_.empty();
         }
@@ -62,6 +63,15 @@ Status SqliteHistoryReader::read(const spi::ReadLimits& limits, spi::EventBatch&
     }
     if (!status.ok()) session_.drop();
     return status;
+}
+
+// Before anything is concluded from what was read.
+Status SqliteHistoryReader::check_life(Database& database) const {
+    if (scope_.letters || !scope_.tie.empty()) return {};
+    Statement below(database, "SELECT 1 FROM sqlite_sequence WHERE name = ?1 AND seq < " + end_);
+    below.bind(table_.name);
+    if (below.step()) return replay::began_anew(table_.sql);
+    return below.status();
 }
 
 Status SqliteHistoryReader::read_page(Database& database, const spi::ReadLimits& limits,
@@ -80,7 +90,9 @@ Status SqliteHistoryReader::read_page(Database& database, const spi::ReadLimits&
         taken.push_back(rows.string(kScanColumns));
         cut = out.bytes() >= limits.max_bytes;
     }
-    if (Status status = rows.status(); !status.ok()) {
+    Status status = rows.status();
+    if (status.ok()) status = check_life(database);
+    if (!status.ok()) {
         out.events().resize(before);
         last_ = last_before;
         return status;
@@ -121,6 +133,7 @@ Status SqliteHistoryReader::fetch(std::span<const spi::Position> positions, spi:
         status = row.status();
         if (!status.ok()) break;
     }
+    if (status.ok()) status = check_life(**database);
     if (!status.ok()) {
         out.events().resize(before);
         session_.drop();

@@ -39,7 +39,9 @@ Result<replay::Place> last_of_page(Database& database, const HistoryScope& scope
                                    const replay::Place& place);
 
 /// Reads a history in pages: each statement passes over some thousand rows at most, however few of
-/// them are selected.
+/// them are selected. Behind each read the numbers that the table has given are looked at, where
+/// they are its order (AUTOINCREMENT): `kTableReset` where all are below `end`, and nothing of the
+/// read is used.
 class SqliteHistoryReader final : public replay::HistoryReader {
   public:
     SqliteHistoryReader(const Table& table, HistoryScope scope, replay::Place after,
@@ -59,6 +61,7 @@ class SqliteHistoryReader final : public replay::HistoryReader {
     [[nodiscard]] bool at_end() const override { return at_end_; }
 
   private:
+    Status check_life(Database& database) const;
     Status read_page(Database& database, const spi::ReadLimits& limits, spi::EventBatch& out);
     void add(const Statement& row, spi::Position position, spi::EventBatch& out) const;
 

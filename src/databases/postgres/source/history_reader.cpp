@@ -48,7 +48,7 @@ Status PostgresHistoryReader::check_life(Connection& connection) {
     if (life_.empty()) return {};
     const Result<Rows> rows = connection.query_prepared(kLife, {});
     if (!rows.ok()) return rows.status();
-    if (!same_life(rows->text(0, 0), life_)) return replay::began_anew(table_);
+    if (rows->text(0, 0) != life_) return replay::began_anew(table_);
     life_ = rows->string(0, 0);
     return {};
 }

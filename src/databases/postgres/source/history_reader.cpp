@@ -49,7 +49,6 @@ Status PostgresHistoryReader::check_life(Connection& connection) {
     const Result<Rows> rows = connection.query_prepared(kLife, {});
     if (!rows.ok()) return rows.status();
     if (rows->text(0, 0) != life_) return replay::began_anew(table_);
-    life_ = rows->string(0, 0);
     return {};
 }
 

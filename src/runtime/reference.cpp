@@ -199,9 +199,8 @@ constexpr ErrorText kErrorTexts[] = {
      "a route that has not finished all events is not configured any more; the relay does not "
      "start until `outbox routes retire NAME` or `rename`"},
     {ErrorCode::kTableReset,
-     "the outbox table was replaced, or its positions begin anew; the relay stops, a run of "
-     "`outbox "
-     "replay` fails, and what goes by its ledgers is refused until a relay has gone on"},
+     "the outbox table was replaced, or its positions begin anew; the relay stops, a run "
+     "of `outbox replay` fails, and what goes by its ledgers is refused until a relay has gone on"},
     {ErrorCode::kNoTransaction, "an event was written outside a transaction"},
     {ErrorCode::kInvalidEvent, "a field of the event is not valid"},
     {ErrorCode::kPayloadTooLarge,

@@ -80,10 +80,8 @@ void KafkaSink::unpark(Topic& topic) {
             continue;
         }
         const std::size_t failures = failed_.size();
-        if (topic.state != Topic::State::kReady || broken() || shrinking_) {
-            topic.parked.push_back({slot, record});
-            unparks_again_ = true;
-        } else if (!topic.parked.empty() || send(slot, topic, record) == Sent::kFull) {
+        if (topic.state != Topic::State::kReady || broken() || shrinking_ ||
+            !topic.parked.empty() || send(slot, topic, record) == Sent::kFull) {
             topic.parked.push_back({slot, record});
             unparks_again_ = true;
         }

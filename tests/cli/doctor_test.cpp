@@ -186,6 +186,17 @@ TEST_F(Doctor, WarnsOfWhatWorksAndLosesSomething) {
     EXPECT_THAT(doctor({}).out, Not(HasSubstr("120000 dead rows")));
 }
 
+// Not mended by --fix: a relay that runs would stop.
+TEST_F(Doctor, WarnsOfAnUnloggedTable) {
+    admin_.exec("DROP PUBLICATION outbox");
+    admin_.exec("ALTER TABLE outbox_events SET UNLOGGED");
+    const Finished warned = doctor({});
+    EXPECT_THAT(warned.out,
+                AllOf(HasSubstr("is unlogged: a crash of the server empties it"),
+                      HasSubstr("outbox routes continue"), Not(HasSubstr("ok       durability"))));
+    EXPECT_THAT(doctor({"--fix", "--dry-run"}).out, Not(HasSubstr("SET LOGGED;")));
+}
+
 TEST_F(Doctor, CountsTheSegmentsOfATableThatKeepsItsRows) {
     const Finished laid = outbox_.run({"migrate", "--after-publish", "keep", "--db", url_});
     if (laid.err.find("PostgreSQL 14") != std::string::npos) {

@@ -55,7 +55,7 @@ struct Outfit {
 Result<std::int64_t> time_option(const runtime::OptionValues& options, const char* name,
                                  std::int64_t now_us) {
     if (!options.given(name)) return std::int64_t{0};
-    const auto time = runtime::parse_time(options.text(name), now_us);
+    auto time = runtime::parse_time(options.text(name), now_us);
     if (!time.ok()) return runtime::config_error("--" + std::string(name), time.error().message);
     // 0 is no time here.
     if (*time <= 0) return runtime::config_error("--" + std::string(name), "it is before 1970");

@@ -208,7 +208,7 @@ Status tell_functions(Connection& connection, const Table& table,
 // Without them what was published stays, and the segment that is written to grows.
 Status tell_segment_rights(Connection& connection, const Table& table,
                            std::vector<spi::Finding>& findings) {
-    const Status status =
+    Status status =
         tell_functions(connection, table,
                        {"outbox_segment_spare(integer)", "outbox_segment_turn(interval)",
                         "outbox_segment_empty(integer, interval)"},
@@ -221,9 +221,8 @@ Status tell_segment_rights(Connection& connection, const Table& table,
 // What is due is inserted, with the defaults and checks of the table.
 Status tell_rights_to_delayed(Connection& connection, const Table& table,
                               std::vector<spi::Finding>& findings) {
-    const Status status =
-        tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
-                    "SELECT, DELETE", findings);
+    Status status = tell_rights(connection, quote_identifier(table.schema) + ".outbox_scheduled",
+                                "SELECT, DELETE", findings);
     if (!status.ok()) return status;
     return tell_functions(connection, table,
                           {"outbox_uuidv7()", "outbox_refuse_payload(integer, integer)",

@@ -294,7 +294,7 @@ Status RouteLedgers::move_replays(const std::string& from, const std::string& to
                               kOfTable + " LIMIT 1",
                           Params().text(table_).text(from));
     if (!runs.ok()) return runs.status();
-    if (runs->size() > 0) return replay_is_running(runs->string(0, 0), runs->string(0, 1));
+    if (!runs->empty()) return replay_is_running(runs->string(0, 0), runs->string(0, 1));
     return connection_
         .query("UPDATE " + side_ +
                    "outbox_replays SET route = $3 WHERE route = $2 AND state IN ('running', "

@@ -453,7 +453,7 @@ class SqliteOperations final : public Operations {
 
   private:
     [[nodiscard]] std::string where_dead(const DeadFilter& filter) const {
-        const std::string where = where_of_dead(filter, config_.default_tenant);
+        std::string where = where_of_dead(filter, config_.default_tenant);
         if (filter.up_to == 0) return where;
         return where + " AND dead_id <= " + std::to_string(filter.up_to);
     }

@@ -150,7 +150,7 @@ Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi
         taken.push_back(std::move(raw_id));
         full = out.size() - events_before >= limits.max_events || out.bytes() >= limits.max_bytes;
     }
-    const Status status = rows.status();
+    Status status = rows.status();
     rows.reset();  // Ends the read transaction, which would hold up checkpoints.
     if (!status.ok()) {
         out.events().resize(events_before);

@@ -416,7 +416,7 @@ Result<std::string> describe_destination(const runtime::RelayConfig& config,
         if (!described.ok()) return described;
         text = *std::move(described);
     }
-    const auto store = describe_store(route.claim_check);
+    auto store = describe_store(route.claim_check);
     if (!store.ok()) return store;
     if (!text.empty() && !store->empty()) text += "; ";
     return text + *store;

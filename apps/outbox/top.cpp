@@ -230,7 +230,8 @@ int show_on_screen(const SourceConfig& config, milliseconds interval, Count coun
             looker.take();
             const std::uint64_t looks = looker.looks();
             if (looks == 0) continue;
-            if (looks == 1 && (refused = looker.error())) break;
+            if (looks == 1) refused = looker.error();
+            if (refused) break;
             const Screen::Size size = Screen::size();
             screen->draw(top_screen(looker.state(), size.columns, size.rows, colours));
             if (count && looks >= *count) break;

@@ -21,9 +21,9 @@ consumer::BrokerStoreOptions store_options(const QueueConsumerOptions& options) 
 
 }  // namespace
 
-QueueConsumer libpq_queue_consumer(const std::string& url, Queue queue, LibpqBatchHandler handler,
-                                   QueueConsumerOptions options) {
-    return consumer::make_queue_consumer(std::move(queue), std::move(options),
+QueueConsumer libpq_queue_consumer(const std::string& url, const Queue& queue,
+                                   LibpqBatchHandler handler, QueueConsumerOptions options) {
+    return consumer::make_queue_consumer(queue, std::move(options),
                                          [&](const QueueConsumerOptions& checked) {
                                              consumer::check_postgres_url(url);
                                              return consumer::appliers<consumer::LibpqBrokerStore>(
@@ -31,28 +31,28 @@ QueueConsumer libpq_queue_consumer(const std::string& url, Queue queue, LibpqBat
                                          });
 }
 
-QueueConsumer libpq_queue_consumer(const std::string& url, Queue queue, LibpqHandler handler,
+QueueConsumer libpq_queue_consumer(const std::string& url, const Queue& queue, LibpqHandler handler,
                                    QueueConsumerOptions options) {
-    return libpq_queue_consumer(url, std::move(queue),
+    return libpq_queue_consumer(url, queue,
                                 LibpqBatchHandler(consumer::one_by_one<PGconn>(std::move(handler))),
                                 std::move(options));
 }
 
-QueueConsumer sqlite_queue_consumer(const std::string& url, Queue queue, SqliteBatchHandler handler,
-                                    QueueConsumerOptions options) {
+QueueConsumer sqlite_queue_consumer(const std::string& url, const Queue& queue,
+                                    SqliteBatchHandler handler, QueueConsumerOptions options) {
     options.workers = 1;  // SQLite has one writer
     return consumer::make_queue_consumer(
-        std::move(queue), std::move(options), [&](const QueueConsumerOptions& checked) {
+        queue, std::move(options), [&](const QueueConsumerOptions& checked) {
             return consumer::appliers<consumer::SqliteBrokerStore>(
                 consumer::sqlite_path(url), store_options(checked), std::move(handler));
         });
 }
 
-QueueConsumer sqlite_queue_consumer(const std::string& url, Queue queue, SqliteHandler handler,
-                                    QueueConsumerOptions options) {
+QueueConsumer sqlite_queue_consumer(const std::string& url, const Queue& queue,
+                                    SqliteHandler handler, QueueConsumerOptions options) {
     return sqlite_queue_consumer(
-        url, std::move(queue),
-        SqliteBatchHandler(consumer::one_by_one<sqlite3>(std::move(handler))), std::move(options));
+        url, queue, SqliteBatchHandler(consumer::one_by_one<sqlite3>(std::move(handler))),
+        std::move(options));
 }
 
 }  // namespace outbox

@@ -101,7 +101,7 @@ std::string in_utc_text(std::string_view text) {
     constexpr std::size_t kDate = 10;
     constexpr std::size_t kSeconds = 19;
     constexpr std::size_t kMaxFraction = 6;
-    const std::string same(text);
+    std::string same(text);
     if (text.size() <= kSeconds || utc_text_us(text)) return same;
     std::string utc(text.substr(0, kSeconds));
     if (utc[kDate] == 't' || utc[kDate] == ' ') utc[kDate] = 'T';

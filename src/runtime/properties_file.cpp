@@ -25,8 +25,9 @@ std::string_view without_blanks(std::string_view text) {
 std::optional<std::uint32_t> four_digits(std::string_view text) {
     std::uint32_t code = 0;
     if (text.size() < 4) return std::nullopt;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + 4, code, 16);
-    if (error != std::errc() || end != text.data() + 4) return std::nullopt;
+    const char* const first = text.data();
+    const auto [end, error] = std::from_chars(first, first + 4, code, 16);
+    if (error != std::errc() || end != first + 4) return std::nullopt;
     return code;
 }
 

@@ -562,6 +562,7 @@ class Compiler {
 
 template <typename List>
 std::size_t room(const List& list) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of a list of pointers, the pointers.
     return list.capacity() * sizeof(typename List::value_type);
 }
 
@@ -572,7 +573,7 @@ std::size_t bytes_of(const Rule& rule) {
                         room(rule.needs_rules) + room(rule.first_items) + room(rule.all_of) +
                         room(rule.any_of) + room(rule.one_of);
     constexpr std::size_t kNode = 4 * sizeof(void*);  // of the set, and its place there
-    for (const std::string& value : rule.values) bytes += sizeof(value) + room(value) + kNode;
+    for (const std::string& value : rule.values) bytes += sizeof(std::string) + room(value) + kNode;
     for (const auto& [name, needed] : rule.needs_members) bytes += room(needed);
     for (const auto* number :
          {&rule.minimum, &rule.maximum, &rule.above, &rule.below, &rule.multiple_of}) {

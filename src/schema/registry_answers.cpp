@@ -27,8 +27,9 @@ template <typename Number>
 std::optional<Number> number(const JsonValue* value) {
     Number found{};
     if (value == nullptr || !value->is(Kind::kNumber)) return std::nullopt;
-    const char* const end = value->text().data() + value->text().size();
-    const auto [last, error] = std::from_chars(value->text().data(), end, found);
+    const char* const first = value->text().data();
+    const char* const end = first + value->text().size();
+    const auto [last, error] = std::from_chars(first, end, found);
     if (error != std::errc() || last != end) return std::nullopt;
     return found;
 }

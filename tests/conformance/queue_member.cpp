@@ -35,7 +35,7 @@ void hang_where_it_is_told() {
     while (may_begin <= 0 && !stops) ::usleep(kLook);
 }
 
-outbox::QueueConsumer consumer(const std::string& url, outbox::Queue queue,
+outbox::QueueConsumer consumer(const std::string& url, const outbox::Queue& queue,
                                const std::string& member, useconds_t pause_us,
                                const outbox::QueueConsumerOptions& options) {
     const auto insert = [member](const outbox::Message& message) {
@@ -47,7 +47,7 @@ outbox::QueueConsumer consumer(const std::string& url, outbox::Queue queue,
     };
     if (url.starts_with("sqlite:")) {
         return outbox::sqlite_queue_consumer(
-            url, std::move(queue),
+            url, queue,
             [=](sqlite3* transaction, const outbox::Message& message) {
                 outbox::test::Sqlite::query(transaction, insert(message));
                 if (pause_us > 0) ::usleep(pause_us);
@@ -55,7 +55,7 @@ outbox::QueueConsumer consumer(const std::string& url, outbox::Queue queue,
             options);
     }
     return outbox::libpq_queue_consumer(
-        url, std::move(queue),
+        url, queue,
         [=](PGconn* transaction, const outbox::Message& message) {
             outbox::test::Pg::query(transaction, insert(message));
             if (pause_us > 0) ::usleep(pause_us);

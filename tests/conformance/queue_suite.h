@@ -116,17 +116,17 @@ class QueueSuite : public testing::TestWithParam<QueueParam> {
     QueueConsumer consumer(const Handler& handler, const QueueConsumerOptions& options,
                            const std::string& queue_url) {
         const std::string url = database_->url();
-        Queue queue = fixture_->queue(queue_url);
+        const Queue queue = fixture_->queue(queue_url);
         if (GetParam().database == Backend::kPostgres) {
             return libpq_queue_consumer(
-                url, std::move(queue),
+                url, queue,
                 [handler](PGconn* connection, const Message& message) {
                     handler([&](const std::string& sql) { Pg::query(connection, sql); }, message);
                 },
                 options);
         }
         return sqlite_queue_consumer(
-            url, std::move(queue),
+            url, queue,
             [handler](sqlite3* connection, const Message& message) {
                 handler([&](const std::string& sql) { Sqlite::query(connection, sql); }, message);
             },

@@ -11,11 +11,11 @@ namespace outbox {
 /// its own. `url`: what libpq takes. The handlers are called on several threads, and with the open
 /// transaction of one of them; the rules are those of `libpq_mailbox_consumer`.
 /// Throws `Error` `kConfigInvalid` for options out of range.
-QueueConsumer libpq_queue_consumer(const std::string& url, Queue queue, LibpqHandler handler,
+QueueConsumer libpq_queue_consumer(const std::string& url, const Queue& queue, LibpqHandler handler,
                                    QueueConsumerOptions options);
 
 /// The same with a handler of batches.
-QueueConsumer libpq_queue_consumer(const std::string& url, Queue queue, LibpqBatchHandler handler,
-                                   QueueConsumerOptions options);
+QueueConsumer libpq_queue_consumer(const std::string& url, const Queue& queue,
+                                   LibpqBatchHandler handler, QueueConsumerOptions options);
 
 }  // namespace outbox

@@ -37,8 +37,8 @@ std::optional<Accepted> read_accepted(std::string_view json) {
     const std::string_view rest = stream->substr(end + 1);
     const auto number = behind(rest, "\"seq\"");
     if (!number) return std::nullopt;
-    const char* const last = number->data() + number->size();
-    if (std::from_chars(number->data(), last, accepted.number).ec != std::errc()) {
+    const char* const first = number->data();
+    if (std::from_chars(first, first + number->size(), accepted.number).ec != std::errc()) {
         return std::nullopt;
     }
     accepted.duplicate = rest.find("\"duplicate\"") != std::string_view::npos;

@@ -252,7 +252,7 @@ std::optional<std::int64_t> QueueConsumer::lag() const noexcept {
 }
 
 QueueConsumer consumer::make_queue_consumer(
-    Queue queue, QueueConsumerOptions options,
+    const Queue& queue, QueueConsumerOptions options,
     const std::function<MakeApplier(const QueueConsumerOptions&)>& applier_for) {
     check(options);
     MakeApplier make_applier = applier_for(options);

@@ -11,7 +11,7 @@ namespace outbox::consumer {
 /// A consumer of a queue whose effects are in the database of the appliers. Throws as
 /// `libpq_queue_consumer`.
 QueueConsumer make_queue_consumer(
-    Queue queue, QueueConsumerOptions options,
+    const Queue& queue, QueueConsumerOptions options,
     const std::function<MakeApplier(const QueueConsumerOptions&)>& applier_for);
 
 }  // namespace outbox::consumer

@@ -53,7 +53,7 @@ int RabbitmqServer::tls_port() const {
 std::string RabbitmqServer::python(std::vector<std::string> arguments, const std::string& url,
                                    const std::string& input) {
     arguments.insert(arguments.begin(), url);
-    return client(std::move(arguments), input);
+    return client(arguments, input);
 }
 
 void RabbitmqServer::make_exchange(const std::string& name, const std::string& type) {

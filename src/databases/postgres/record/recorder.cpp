@@ -76,7 +76,7 @@ std::optional<spi::Position> PostgresRecorder::stable_position(spi::Position pos
 
 // To prepare a change takes the lock of one: who only looks (`outbox status`) waits for nobody.
 Result<Connection*> PostgresRecorder::connection_to_write() {
-    const Result<Connection*> connection = session_.get();
+    Result<Connection*> connection = session_.get();
     if (!connection.ok() || can_write_) return connection;
     Status status = ledger_.prepare(**connection);
     if (status.ok() && removals_) status = removals_->prepare(**connection);

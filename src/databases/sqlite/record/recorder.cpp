@@ -138,7 +138,7 @@ Result<bool> SqliteRecorder::owner_takes(Database& database, Statement& statemen
 
 Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,
                                   const std::string& row) {
-    const Result<bool> taken = owner_takes(database, statement, row);
+    Result<bool> taken = owner_takes(database, statement, row);
     if (!taken.ok() || !*taken || database.changes() > 0) return taken;
     // Gone or finished by somebody else, or kept by a trigger with RAISE(IGNORE).
     Statement left(database, "SELECT 1 FROM " + table_.sql + " AS t WHERE " +

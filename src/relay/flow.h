@@ -57,11 +57,10 @@ struct Flow {
     /// Outside the order of its key, as is what an operator retries.
     [[nodiscard]] core::LaneKey lane_of_letter(std::int64_t dead_id) const;
 
-    /// Whether one more event may be sent that a new owner would have to send again, and `spare`
-    /// more.
-    [[nodiscard]] bool may_expose(std::size_t spare) const {
-        return lanes.exposed() + unrecorded + spare < options.max_unrecorded;
-    }
+    /// Whether one more event may be sent that a new owner would have to send again; a probe may
+    /// be where another may not.
+    [[nodiscard]] bool may_send() const { return may_expose(spare_for_probes_); }
+    [[nodiscard]] bool may_probe() const { return may_expose(0); }
     void no_longer_told(Position position) {
         if (!told.empty()) told.erase(position);
     }
@@ -100,9 +99,18 @@ struct Flow {
     Status fatal;                       ///< Not ok: the route stops for it.
 
   private:
+    // Of what may be exposed: so many of those may be at fault, too, before none is left that
+    // could show whose fault it is. Of a small limit it is a quarter.
+    static constexpr std::size_t kSpareForProbes = 100;
+
+    [[nodiscard]] bool may_expose(std::size_t spare) const {
+        return lanes.exposed() + unrecorded + spare < options.max_unrecorded;
+    }
     [[nodiscard]] core::RetryPolicy backoff() const {
         return {options.retry.base_ms, std::min(options.retry.max_ms, kCircuitMaxMs), 0};
     }
+    const std::size_t spare_for_probes_ =
+        std::clamp<std::size_t>(options.max_unrecorded / 4, 1, kSpareForProbes);
     std::vector<core::Lanes::Released> released_;
     std::vector<core::Lanes::Withdrawn> withdrawn_;
 };

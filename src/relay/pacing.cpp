@@ -139,7 +139,7 @@ bool Pacing::may_read() const {
             break;
     }
     if (flow_.lanes.in_flight() > 0 || circuit.suspect() != 0) return false;
-    const core::SlotId probe = flow_.lanes.find_probe(0, circuit.culprits(), flow_.may_expose(0));
+    const core::SlotId probe = flow_.lanes.find_probe(0, circuit.culprits(), flow_.may_probe());
     return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).position);
 }
 
@@ -168,6 +168,7 @@ void Pacing::read(std::int64_t now_us) {
     more_follows_ = batch.size() >= limits.max_events || batch.bytes() >= limits.max_bytes;
     if (batch.empty()) {
         flow_.held.let_go(batch_id, 0);
+        reading_through_ = false;
         const bool busy = now_us - last_event_us_ < kBusyAfterEventUs;
         read_wait_us_ =
             busy ? busy_us : std::min(read_wait_us_ * 2, flow_.options.poll_idle_ms * 1000);
@@ -395,7 +396,7 @@ std::int64_t Pacing::next_us(std::int64_t now_us) const {
         }
     }
     // Full on account of the recorder, which has no way to wake the sink.
-    if ((flow_.lanes.in_flight() == 0 && flow_.unrecorded >= options.max_unrecorded) ||
+    if ((flow_.lanes.in_flight() == 0 && flow_.unrecorded > 0 && !flow_.may_send()) ||
         flow_.tenants.waits_for_record()) {
         until_us = std::min(until_us, now_us + options.poll_busy_ms * 1000);
     }

@@ -14,17 +14,10 @@ namespace outbox::relay {
 namespace {
 
 constexpr std::size_t kLeaseCheckEvery = 64;
-// Of what may be exposed, for probes: so many of those may be at fault, too, before none is left
-// that could show whose fault it is. Of a small limit it is a quarter.
-constexpr std::size_t kSpareForProbes = 100;
 // A token is the slot, and above these bits how often the slot was used.
 constexpr unsigned kSlotBits = 32;
 // Between two looks at what keeps a circuit open.
 constexpr std::int64_t kCauseEveryUs = 20'000'000;
-
-std::size_t spare_for_probes(std::size_t max_unrecorded) {
-    return std::clamp<std::size_t>(max_unrecorded / 4, 1, kSpareForProbes);
-}
 
 core::SlotId slot_of(std::uint64_t token) {
     return static_cast<core::SlotId>(token & ((std::uint64_t{1} << kSlotBits) - 1));
@@ -150,11 +143,10 @@ void Pipeline::publish() {
             if (!identified()) return;
             break;
     }
-    const std::size_t spare = spare_for_probes(flow_.options.max_unrecorded);
     // The read before may have taken long: the lease is looked at before the first event, too.
     for (std::size_t sent = 0; flow_.circuit.state() == core::Circuit::State::kClosed; ++sent) {
         if (sent % kLeaseCheckEvery == 0 && !deps_.lease.valid(deps_.clock.boot_us())) return;
-        const core::SlotId slot = flow_.lanes.next_ready(flow_.may_expose(spare));
+        const core::SlotId slot = flow_.lanes.next_ready(flow_.may_send());
         if (slot == core::kNoSlot) return;
         if (flow_.tenants.is_paused(flow_.lanes.tenant(slot))) {
             flow_.lanes.put_back(slot);
@@ -173,7 +165,7 @@ void Pipeline::probe() {
         if (!identified()) return;
     }
     const auto find = [&] {
-        return flow_.lanes.find_probe(circuit.suspect(), circuit.culprits(), flow_.may_expose(0));
+        return flow_.lanes.find_probe(circuit.suspect(), circuit.culprits(), flow_.may_probe());
     };
     core::SlotId slot = find();
     for (; slot != core::kNoSlot && flow_.tenants.is_paused(flow_.lanes.tenant(slot));

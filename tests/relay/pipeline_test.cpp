@@ -143,8 +143,8 @@ class PipelineTest : public testing::Test {
         route.on_dead_letter = on_dead_letter;
         routes_.push_back(std::move(route));
         options_.retry = retry_;
-        options_.max_unrecorded = 100;
-        options_.poll_idle_ms = 1;
+        options_.max_unrecorded = max_unrecorded_;
+        options_.poll_idle_ms = poll_idle_ms_;
         lease_.extend(std::numeric_limits<std::int64_t>::max());
         reader_ = source_->open_reader("default", {}).value_or_throw();
         if (unsafe_to_fetch_) reader_ = std::make_unique<UnsafeReader>(std::move(reader_));
@@ -215,6 +215,8 @@ class PipelineTest : public testing::Test {
     std::size_t dead_ = 0;
     std::string destination_met_;
     bool unsafe_to_fetch_ = false;
+    std::size_t max_unrecorded_ = 100;
+    std::int64_t poll_idle_ms_ = 1;
 };
 
 TEST_F(PipelineTest, OfferingToAFullSinkAgainAndAgainCostsNoMemory) {
@@ -382,7 +384,7 @@ TEST_F(PipelineTest, NoMoreEventsAreSentThanMayBeRepeatedAfterAKill) {
     EXPECT_EQ(destination_->records().size(), 300U);
 }
 
-// Counts how often it hears that what it acknowledged is recorded.
+// Counts how often it hears that what it acknowledged is recorded; knows how long it may wait.
 class HearingSink final : public spi::Sink {
   public:
     explicit HearingSink(spi::Sink& sink) : sink_(sink) {}
@@ -393,14 +395,30 @@ class HearingSink final : public spi::Sink {
     Result<std::string> destination() override { return sink_.destination(); }
     [[nodiscard]] bool publish(const spi::Record& record) override { return sink_.publish(record); }
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
+        may_wait = max_wait;
         sink_.poll(max_wait, out);
     }
     void all_recorded() override { ++heard; }
     int heard = 0;
+    std::chrono::milliseconds may_wait{};
 
   private:
     spi::Sink& sink_;
 };
+
+// The recorder cannot wake the sink; and the last places of the window are kept for probes.
+TEST_F(PipelineTest, AFullWindowWaitsForTheRecorderAlone) {
+    for (int i = 0; i < 300; ++i) table_.insert("e" + std::to_string(i), "k" + std::to_string(i));
+    MemorySink memory(destination_, {});
+    HearingSink sink(memory);
+    poll_idle_ms_ = 100;
+    for (const std::size_t window : {2, 10, 100, 200}) {
+        max_unrecorded_ = window;
+        open(sink);
+        step(100, false);
+        EXPECT_EQ(sink.may_wait, std::chrono::milliseconds(options_.poll_busy_ms)) << window;
+    }
+}
 
 TEST_F(PipelineTest, TellsTheSinkWhenAllThatItAcknowledgedIsRecorded) {
     MemorySink memory(destination_, {});

@@ -301,6 +301,18 @@ TEST_F(TenantsOfARoute, ABurstOfOneTenantLeavesRoomForTheOthers) {
     expect_order();
 }
 
+TEST_F(TenantsOfARoute, ABurstThatEndsWithAFullReadWaitsForNoOther) {
+    options_.batch_size = 50;
+    options_.max_unrecorded = 100;
+    options_.tenant_share = 10;
+    turn_us_ = 1'000;
+    MemorySink sink(destination_, {});
+    open(sink);
+    insert("a", "k", 100);
+    step(60);
+    EXPECT_EQ(arrived("a"), 100U);
+}
+
 // Each costs a read, for which all others wait.
 TEST_F(TenantsOfARoute, WhatComesBackComesInPortions) {
     options_.tenant_share = 10;

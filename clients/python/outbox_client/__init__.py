@@ -190,6 +190,8 @@ class Mailbox:
             try:
                 with psycopg.connect(self._url, autocommit=True,
                                      client_encoding="UTF8") as connection:
+                    # The database's default may be another, which taking refuses.
+                    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
                     while not self._stop.is_set():
                         some = self.turn(connection, handler)
                         outages = 0
@@ -201,8 +203,9 @@ class Mailbox:
                 outages = min(outages + 1, 10)
 
     def turn(self, connection, handler):
-        """Takes and applies once; True where there was something. `connection`: autocommit, UTF8.
-        Raises psycopg.OperationalError in an outage: go on with a new connection."""
+        """Takes and applies once; True where there was something. `connection`: autocommit, UTF8,
+        transactions READ COMMITTED. Raises psycopg.OperationalError in an outage: go on with a new
+        connection."""
         self._tell(connection)
         most = 1 if self._singly else self._batch
         self._singly = max(0, self._singly - 1)

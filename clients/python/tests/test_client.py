@@ -233,6 +233,15 @@ class Client(unittest.TestCase):
         self.run_until(mailbox, handler, self.nothing_waits)
         self.assertEqual(self.dead(), [("bad", 1)])
 
+    def test_another_default_isolation_changes_nothing(self):
+        database = f"ALTER DATABASE {self.value('SELECT current_database()')} "
+        self.addCleanup(self.db.execute, database + "RESET default_transaction_isolation")
+        for level in ("repeatable read", "serializable"):
+            self.db.execute(database + f"SET default_transaction_isolation = '{level}'")
+            self.arrive(level)
+            self.run_until(Mailbox(URL, "billing", idle_s=0.01), self.apply, self.nothing_waits)
+        self.assertEqual(self.effects(), ["repeatable read", "serializable"])
+
     def test_a_conflict_is_tried_again_at_once_and_counts_in_the_end(self):
         for wrapped in (False, True):
             self.db.execute("TRUNCATE outbox_mailbox, outbox_inbox, effects, "

@@ -82,6 +82,9 @@ std::string_view refusal_remedy(std::string_view message) {
         return "the server wants a password: give one in the URL, by password_file=, PGPASSWORD or "
                "~/.pgpass";
     }
+    if (says("invalid value for parameter") || says("unrecognized configuration parameter")) {
+        return "correct the options of the URL, or the settings of the role and the database";
+    }
     if (says("root certificate file")) return "name the file of the server's CA: sslrootcert=FILE";
     return {};
 }

@@ -326,6 +326,11 @@ TEST(MailboxSinkPostgres, SaysWhichOfUserDatabaseAndAddressIsWrong) {
         error_of("postgresql://u:hidden@127.0.0.1:" + std::to_string(free_port()) + "/x");
     EXPECT_EQ(refused.code, ErrorCode::kSinkUnavailable);
     EXPECT_EQ(describe(refused).find("hidden"), std::string::npos);
+    // No event is at fault.
+    const ErrorInfo odd = error_of(database.url() + "?options=-cwork_mem%3Dodd");
+    EXPECT_EQ(odd.code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(odd.advice, Advice::kRetryDestination);
+    EXPECT_THAT(describe(odd), HasSubstr("correct the options of the URL"));
 }
 
 TEST(MailboxSinkSqlite, ReportsAFileThatItCannotOpenOrRead) {

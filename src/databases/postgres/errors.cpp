@@ -432,4 +432,9 @@ std::string_view sqlstate_in(std::string_view message, std::string_view* text) {
     return {};
 }
 
+std::string_view refused_state_in(std::string_view message) {
+    const std::string_view state = sqlstate_in(message);
+    return state.starts_with("22") ? std::string_view() : state;
+}
+
 }  // namespace outbox::postgres

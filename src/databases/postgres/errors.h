@@ -76,5 +76,8 @@ enum class Concerns : std::uint8_t {
 /// connection tells its state only in the verbose message. Empty where there is none.
 [[nodiscard]] std::string_view sqlstate_in(std::string_view message,
                                            std::string_view* text = nullptr);
+/// The same for roles that carry messages; empty, too, where it would accuse one: what is invalid
+/// while the connection is made is a setting.
+[[nodiscard]] std::string_view refused_state_in(std::string_view message);
 
 }  // namespace outbox::postgres

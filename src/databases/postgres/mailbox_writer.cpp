@@ -71,8 +71,8 @@ constexpr const char* kInsert =
     "ORDER BY r.n ON CONFLICT (mailbox, id) DO NOTHING";
 
 using postgres::mailbox_error;
+using postgres::refused_state_in;
 using postgres::Rows;
-using postgres::sqlstate_in;
 
 void encode(std::string& out, Oid element, std::span<const Row> rows,
             std::string_view Row::* field) {
@@ -312,7 +312,7 @@ class PostgresClient final : public Client {
 
     [[nodiscard]] ErrorInfo connection_error() const {
         const std::string_view message = PQerrorMessage(connection_.get());
-        return mailbox_error(sqlstate_in(message), where() + ": " + std::string(message));
+        return mailbox_error(refused_state_in(message), where() + ": " + std::string(message));
     }
 
     [[nodiscard]] std::string where() const {

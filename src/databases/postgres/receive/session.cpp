@@ -93,7 +93,7 @@ Status LibpqSession::open() {
     const PGconn* const connection = connection_.get();
     if (PQstatus(connection) == CONNECTION_OK) return {};
     const std::string_view message = PQerrorMessage(connection);
-    ErrorInfo error = receive_error(postgres::sqlstate_in(message), message,
+    ErrorInfo error = receive_error(postgres::refused_state_in(message), message,
                                     "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
     if (const auto remedy = refusal_remedy(message); !remedy.empty()) {

@@ -41,6 +41,17 @@ std::string quoted_table(const std::string& name) {
     return quote_identifier(name.substr(0, dot)) + "." + quote_identifier(name.substr(dot + 1));
 }
 
+// `how` the table owns them: 'a', of a serial column; 'i', of an identity column.
+void grant_on_sequences(const std::string& table, char how, const char* right,
+                        const std::string& role) {
+    std::cout << "DO $$ DECLARE s regclass; BEGIN\n    FOR s IN SELECT d.objid FROM pg_depend d "
+                 "JOIN pg_class c ON c.oid = d.objid\n        WHERE c.relkind = 'S' AND d.deptype "
+                 "= '"
+              << how << "' AND d.refobjid = " << quote_literal(quoted_table(table))
+              << "::regclass\n    LOOP EXECUTE format('GRANT " << right
+              << " ON SEQUENCE %s TO %s', s, " << quote_literal(role) << "); END LOOP;\nEND $$;\n";
+}
+
 void print_adopted(const RoleKind& kind, const std::string& role, const std::string& table) {
     const std::string_view rights = kind.option == "relay"      ? "SELECT, UPDATE, DELETE"
                                     : kind.option == "operator" ? "SELECT, DELETE"
@@ -52,6 +63,7 @@ void print_adopted(const RoleKind& kind, const std::string& role, const std::str
                   << role << ";\n";
     }
     std::cout << "GRANT " << rights << " ON " << quoted_table(table) << " TO " << role << ";\n";
+    if (kind.option == "writer") grant_on_sequences(table, 'a', "USAGE", role);
 }
 
 void print_kind(const RoleKind& kind, const std::string& name, const std::string& side,
@@ -103,13 +115,8 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
                   << role << ";\n";
     }
     if (!adopted.empty()) {
-        std::cout
-            << "-- Likewise, where it is read by an identity column:\nDO $$ DECLARE s regclass; "
-               "BEGIN\n    FOR s IN SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = "
-               "d.objid\n        WHERE c.relkind = 'S' AND d.deptype = 'i' AND d.refobjid = "
-            << quote_literal(quoted_table(adopted))
-            << "::regclass\n    LOOP EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %s', s, "
-            << quote_literal(role) << "); END LOOP;\nEND $$;\n";
+        std::cout << "-- Likewise, where it is read by an identity column:\n";
+        grant_on_sequences(adopted, 'i', "SELECT", role);
     }
     std::cout
         << "-- For --mode stream, or auto with the log. It lets a role copy the whole cluster; "
@@ -128,9 +135,12 @@ int run_roles(const runtime::Invocation& invocation) {
     const std::string adopted = options.given("table") ? options.text("table") : std::string();
     std::cout
         << "-- What each role needs in PostgreSQL, to be run by the owner of the tables after "
-           "`outbox migrate`;\n-- the roles are there already (CREATE ROLE ... "
-           "LOGIN).\nBEGIN;\nSET "
-           "LOCAL search_path = "
+        << (adopted.empty()
+                ? "`outbox migrate`"
+                : "a relay that the\n-- owner ran for a moment: it makes what stands beside the "
+                  "table")
+        << ";\n-- the roles are there already (CREATE ROLE ... LOGIN).\nBEGIN;\nSET LOCAL "
+           "search_path = "
         << schema << ";\n";
     for (const RoleKind& kind : kKinds) {
         if (named && !options.given(kind.option)) continue;

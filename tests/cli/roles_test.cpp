@@ -73,6 +73,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, RolesOfALayout, testing::Values("delete", "kee
                          [](const auto& layout) { return std::string(layout.param); });
 
 TEST_P(RolesOfALayout, EachCommandRunsWithTheRightsThatArePrinted) {
+    if (GetParam() == std::string("keep") && !rows_may_stay()) {
+        GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+    }
     ASSERT_EQ(run({"migrate", "--db", as("owner"), "--after-publish", GetParam()}).status.code, 0);
     grant();
     Pg writer(as("writer"));
@@ -429,7 +432,7 @@ TEST_F(Roles, AnAdoptedTableInAnotherSchemaIsRelayedWithTheRightsThatArePrinted)
     admin_.exec("CREATE SCHEMA app AUTHORIZATION roles_owner");
     Pg(as("owner"))
         .exec(
-            "CREATE TABLE app.outbox (id uuid PRIMARY KEY, event_type text, payload text, "
+            "CREATE TABLE app.outbox (id bigserial PRIMARY KEY, event_type text, payload text, "
             "created_at timestamptz DEFAULT now(), published_at timestamptz, retry_count int "
             "DEFAULT 0, status text DEFAULT 'PENDING')");
     {
@@ -441,10 +444,7 @@ TEST_F(Roles, AnAdoptedTableInAnotherSchemaIsRelayedWithTheRightsThatArePrinted)
         EXPECT_EQ(maker.stop().code, 0) << maker.stderr_text();
     }
     grant({"--table", "app.outbox", "--only", "producer"});
-    Pg(as("writer"))
-        .exec(
-            "INSERT INTO app.outbox (id, event_type, payload) VALUES (gen_random_uuid(), 'Made', "
-            "'1')");
+    Pg(as("writer")).exec("INSERT INTO app.outbox (event_type, payload) VALUES ('Made', '1')");
     Process relay =
         outbox_.start_relay({"--from", as("relay"), "--to", "null:", "--table", "app.outbox",
                              "--schema", "public", "--owner", "roles_owner", "--admin", "off"});

@@ -31,10 +31,14 @@ struct Way {
 // By each mode and layout.
 class RelayChaos : public testing::TestWithParam<Way> {
   protected:
-    RelayChaos() : url_(shared_postgres().create_database()) {
+    RelayChaos() : url_(shared_postgres().create_database()) {}
+    void SetUp() override {
+        if (GetParam().after_publish == std::string("keep") && !rows_may_stay()) {
+            GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+        }
         const Finished migrated = run({.command = {OUTBOX, "migrate", "--db", url_,
                                                    "--after-publish", GetParam().after_publish}});
-        if (migrated.status.code != 0) throw std::runtime_error(migrated.err);
+        ASSERT_EQ(migrated.status.code, 0) << migrated.err;
     }
 
     Process relay(const std::string& to = "", std::vector<std::string> more = {}) {

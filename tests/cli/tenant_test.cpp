@@ -40,6 +40,9 @@ class Tenants : public testing::TestWithParam<Place> {
                 "text DEFAULT 'PENDING', retry_count int DEFAULT 0, published_at timestamptz)");
             return;
         }
+        if (GetParam().name == std::string("keep") && !rows_may_stay()) {
+            GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+        }
         std::vector<std::string> migrate{"migrate", "--db", url_};
         migrate.insert(migrate.end(), GetParam().migrate.begin(), GetParam().migrate.end());
         const Finished made = outbox_.run(migrate);

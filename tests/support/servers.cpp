@@ -200,6 +200,10 @@ PostgresServer& shared_postgres() {
     return server;
 }
 
+bool rows_may_stay() {
+    return PQserverVersion(Pg(shared_postgres().url()).handle()) >= 150000;
+}
+
 KafkaServer::KafkaServer(const KafkaOptions& options)
     : options_(options),
       port_(free_port()),

@@ -65,6 +65,8 @@ class PostgresServer {
 
 // One server for all tests of this binary, started at first use.
 PostgresServer& shared_postgres();
+// Whether it knows the layout keep: PostgreSQL 14 does not.
+bool rows_may_stay();
 
 class KafkaServer;
 

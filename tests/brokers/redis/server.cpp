@@ -59,7 +59,7 @@ std::size_t RedisServer::left(const std::string& stream, const std::string& grou
 
 std::string RedisServer::ask(std::vector<std::string> command) {
     command.insert(command.begin(), {url(), "do"});
-    return client(std::move(command));
+    return client(command);
 }
 
 RedisServer& shared_redis() {

@@ -42,7 +42,7 @@ DeadFilter filter_of(const runtime::Invocation& invocation) {
 // Nobody retries a letter of a route that is gone, whatever was asked for.
 std::string state_of(const DeadInfo& dead) {
     if (!dead.route_known) return "no such route";
-    return dead.retry_requested_at_us != 0 ? "retrying" : "dead";
+    return dead.is_retried() ? "retrying" : "dead";
 }
 
 void add_schema(const DeadInfo& dead, ordered_json& out) {
@@ -282,7 +282,7 @@ Status check_edit(const std::vector<DeadInfo>& found, const DeadEdit& edit) {
         return refuse("the event is dead in several routes: say in which, --route NAME");
     }
     if (found.empty()) return {};
-    if (found.front().retry_requested_at_us != 0) {
+    if (found.front().is_retried()) {
         return refuse("it is being retried: wait until it is delivered or dead again");
     }
     const std::string& before = found.front().payload;
@@ -316,6 +316,16 @@ Status note_paused(Operations& relay, const DeadFilter& filter) {
                   << to_printable(tenant) << " is resumed: it is paused\n";
     }
     return {};
+}
+
+// A consumer's letters go in the transaction that applies them: who discards one has it whole.
+Result<std::int64_t> count_retried(const Letters& letters, const DeadFilter& filter) {
+    if (letters.relay == nullptr) return std::int64_t{0};
+    const auto all = letters.relay->count_dead(filter);
+    if (!all.ok()) return all;
+    const auto idle = letters.relay->count_dead(filter.of_idle());
+    if (!idle.ok()) return idle;
+    return std::max<std::int64_t>(*all - *idle, 0);
 }
 
 }  // namespace
@@ -359,9 +369,20 @@ int run_dead_discard(const runtime::Invocation& invocation) {
     if (!filter.ok()) return report(filter.error());
     auto letters = letters_of(invocation);
     if (!letters.ok()) return report(letters.error());
-    const auto count = invocation.options.flag("dry-run") ? (*letters)->count_dead(*filter)
-                                                          : (*letters)->discard_dead(*filter);
+    const auto retried = count_retried(*letters, *filter);
+    if (!retried.ok()) return report(retried.error());
+    const std::string left = with_commas(*retried) + (*retried == 1 ? " is" : " are") +
+                             " being retried and may be on the way: a running relay delivers "
+                             "each or has it dead again, which `outbox dead list` shows";
+    if (*retried > 0 && !filter->ids.empty()) {
+        return report(
+            ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, "nothing was discarded: " + left});
+    }
+    const auto count = invocation.options.flag("dry-run")
+                           ? (*letters)->count_dead(filter->of_idle())
+                           : (*letters)->discard_dead(*filter);
     if (!count.ok()) return report(count.error());
+    if (*retried > 0) std::cerr << "outbox: left alone: " << left << "\n";
     return report_change(invocation, *filter, *count, "discard", "discarded");
 }
 

@@ -364,11 +364,10 @@ class DeskState {
             if (!total.ok()) return total.error();
             const auto gone = operations.routes_of_dead(filter, true);
             if (!gone.ok()) return gone.error();
-            filter.unasked = true;
-            const auto unasked = operations.count_dead(filter);
-            if (!unasked.ok()) return unasked.error();
+            const auto idle = operations.count_dead(filter.of_idle());
+            if (!idle.ok()) return idle.error();
             return ordered_json{{"matched", *total},
-                                {"retrying", std::max<std::int64_t>(*total - *unasked, 0)},
+                                {"retrying", std::max<std::int64_t>(*total - *idle, 0)},
                                 {"up_to", *last},
                                 {"routes_that_are_gone", *gone}};
         });
@@ -426,19 +425,22 @@ class DeskState {
         return ordered_json{{"matched", *count}, {"action", retry ? "retry" : "discard"}};
     }
 
-    // Who counted before somebody else had them retried must not delete what is being delivered.
+    // Who counted before somebody else had them retried meant those, too.
     static Result<std::int64_t> discard(Operations& operations, const Change& change) {
-        DeadFilter filter = change.filter;
-        filter.unasked = true;
-        const auto unasked = operations.count_dead(filter);
-        if (!unasked.ok()) return unasked.error();
-        const std::int64_t retrying = change.expected - *unasked;
+        const auto idle = operations.count_dead(change.filter.of_idle());
+        if (!idle.ok()) return idle.error();
+        if (*idle == 0) {
+            return conflict(
+                "they are being retried, and may be on the way: nothing was changed. "
+                "Wait until they are delivered or dead again");
+        }
+        const std::int64_t retrying = change.expected - *idle;
         if (retrying > change.retrying) {
             return conflict(with_commas(retrying) + " of them are being retried by now, and " +
                             with_commas(change.retrying) +
                             " were: nothing was changed. Look again, and decide anew");
         }
-        return operations.discard_dead(change.retrying == 0 ? filter : change.filter);
+        return operations.discard_dead(change.filter);
     }
 
     Result<ordered_json> explanation(const Question& question) {

@@ -95,8 +95,13 @@ struct DeadFilter {
     std::string error_code = {};
     std::string tenant = {};
     std::int64_t up_to = 0;  ///< Of those that were there when this was the last; 0: of all.
-    bool unasked = false;    ///< Of those that nobody has asked to be retried; of a table only.
+    bool idle = false;       ///< Of those that are not being retried; of a table only.
 
+    [[nodiscard]] DeadFilter of_idle() const {
+        DeadFilter out = *this;
+        out.idle = true;
+        return out;
+    }
     [[nodiscard]] bool empty() const {
         return ids.empty() && route.empty() && event_type.empty() && key.empty() &&
                error_code.empty() && tenant.empty();
@@ -130,6 +135,8 @@ struct DeadInfo {
     std::int64_t retry_requested_at_us = 0;  ///< 0: not requested.
     bool route_known = true;  ///< False: the table has no such route, so that nobody retries it.
     bool unmatched = false;   ///< No route took it, and its only keeps it: it blocks no key.
+
+    [[nodiscard]] bool is_retried() const { return retry_requested_at_us != 0 && route_known; }
 };
 
 /// What an operator changes of a dead letter; what is not given stays.
@@ -209,7 +216,7 @@ class DeadLetters {
     virtual Result<std::int64_t> count_dead(const DeadFilter& filter) = 0;
     /// Asks the relay or consumer to try them again. How many there are.
     virtual Result<std::int64_t> retry_dead(const DeadFilter& filter) = 0;
-    /// Deletes them. How many.
+    /// Deletes them, but none of a table that is being retried: it may be on its way. How many.
     virtual Result<std::int64_t> discard_dead(const DeadFilter& filter) = 0;
 };
 
@@ -271,7 +278,7 @@ class Operations : public DeadLetters {
     /// become one.
     virtual Result<std::int64_t> reroute_dead(const DeadFilter& filter,
                                               const std::string& route) = 0;
-    /// Changes those that nobody has asked to be retried. How many.
+    /// Changes those that are not being retried. How many.
     virtual Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) = 0;
 
     /// Delayed events, the next first. `kUnsupported` where the table has none.

@@ -191,7 +191,9 @@ constexpr std::array kCommands{
                 "outbox dead retry --event-type OrderCreated --dry-run "
                 "--db postgresql://app@localhost/shop"},
     CommandSpec{kDeadDiscard, "dead discard", "delete dead letters for good",
-                "Deletes dead letters. They are never delivered.", "[ID...]",
+                "Deletes dead letters. They are never delivered. "
+                "One that is being retried may be on its way, and is left.",
+                "[ID...]",
                 "outbox dead discard 01939d3e-7c00-7aaa-8000-000000000001 "
                 "--db postgresql://app@localhost/shop\n"
                 "outbox dead discard --error-code OB_TOPIC_INVALID --dry-run "

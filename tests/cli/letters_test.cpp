@@ -204,6 +204,51 @@ TEST_P(Letters, ThatDieAgainWriteALineCountTheirTriesAndMoveTheCounter) {
     EXPECT_THAT(log, HasSubstr("attempts=3"));
 }
 
+TEST_P(Letters, ThatAreBeingRetriedAreNotDiscarded) {
+    emit("Odd", "elsewhere");
+    emit("Even", "elsewhere");
+    emit("Even", "elsewhere");
+    {
+        Process strict = relay({{"a", ""}}, "", "allowed_topics = [\"orders\"]");
+        ASSERT_TRUE(eventually_letters(3));
+        EXPECT_EQ(strict.stop(), kStopped);
+    }
+    const std::string odd = result({"dead", "list", "--event-type", "Odd"})[0]["id"];
+    EXPECT_EQ(result({"dead", "retry", odd})["matched"], 1);
+    const auto discard = [&](const std::string& which) {
+        return outbox_.run({"dead", "discard", which, "--db", url_});
+    };
+    const Finished named = discard(odd);
+    EXPECT_NE(named.status.code, 0);
+    EXPECT_THAT(named.err, AllOf(HasSubstr("OB_CONFLICT"),
+                                 HasSubstr("nothing was discarded: 1 is being retried")));
+    EXPECT_EQ(result({"dead", "discard", "--all", "--dry-run"})["matched"], 2);
+    const Finished all = discard("--all");
+    EXPECT_EQ(all.status.code, 0) << all.err;
+    EXPECT_THAT(all.out, HasSubstr("discarded 2 dead letters"));
+    EXPECT_THAT(all.err, HasSubstr("left alone: 1 is being retried"));
+    ASSERT_TRUE(eventually_letters(1));
+
+    Process lenient = relay({{"a", ""}});
+    ASSERT_TRUE(eventually_letters(0));
+    EXPECT_EQ(received("a"), 1);
+    EXPECT_EQ(lenient.stop(), kStopped);
+}
+
+// Nobody will.
+TEST_P(Letters, ThatWereToBeRetriedByARouteThatIsGoneCanBeDiscarded) {
+    emit("Odd", "elsewhere");
+    {
+        Process strict = relay({{"a", ""}, {"b", "Even"}}, "", "allowed_topics = [\"orders\"]");
+        ASSERT_TRUE(eventually_letters(1));
+        EXPECT_EQ(strict.stop(), kStopped);
+    }
+    result({"dead", "retry", "--all"});
+    ASSERT_EQ(outbox_.run({"routes", "retire", "a", "--yes", "--db", url_}).status.code, 0);
+    EXPECT_EQ(result({"dead", "discard", "--all"})["matched"], 1);
+    EXPECT_TRUE(eventually_letters(0));
+}
+
 // A table of Debezium's shape, for which there are all formats.
 class Formats : public Letters {
   protected:

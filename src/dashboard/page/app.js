@@ -276,11 +276,14 @@ async function openChange(data, text) {
   }
   const { matched } = counted;
   const gone = data.action === 'retry' && counted.routes_that_are_gone.length > 0;
-  const what = plural(matched, 'dead letter', 'dead letters');
+  const left = data.action === 'discard' ? counted.retrying : 0;
+  const taken = matched - left;
+  const what = plural(taken, 'dead letter', 'dead letters');
   const head = [el('h2', { id: 'dialog-title' }, `${verb} ${what}`), text && problem(text)];
   const why = !now.access.changes ? 'Nothing can be changed here: it was started without --admin-token-file.'
     : gone ? `Nobody would retry them: the table has no route ${counted.routes_that_are_gone.join(', ')} any more. outbox dead retry --to ROUTE gives them another.`
-      : matched === 0 ? 'None matches any more.' : null;
+      : matched === 0 ? 'None matches any more.'
+        : taken === 0 ? 'They are being retried, and may be on the way: wait until they are delivered or dead again.' : null;
   if (why) {
     open(head, problem(why), el('div', { class: 'buttons end' }, button('Close', 'close')));
     return;
@@ -289,16 +292,15 @@ async function openChange(data, text) {
     el('p', {}, data.action === 'retry'
       ? `Would ask the relay to send ${what} again. A retried event comes after later ones of its key.`
       : `Would delete ${what} for good: what is deleted is never delivered.`),
-    data.action === 'discard' && counted.retrying > 0 && problem(
-      `${counted.retrying === matched ? 'Somebody has asked to have them retried' : `Somebody has asked to have ${count(counted.retrying)} of them retried`}, and the relay may be about to send them.`),
+    left > 0 && problem(`${plural(left, 'dead letter is', 'dead letters are')} being retried, and left alone.`),
     el('p', { class: 'data' }, one ? `Event ${data.id}, route ${data.route}` : `Which: ${filterText(filter)}`),
     el('form', { class: 'ask', 'data-do-submit': 'change', 'data-action': data.action, 'data-matched': matched, 'data-retrying': counted.retrying, 'data-up-to': counted.up_to,
       'data-filter': JSON.stringify(filter), 'data-id': data.id ?? null, 'data-route': data.route ?? null },
     !hasToken() && el('label', {}, 'Token', el('input', { name: 'token', type: 'password', required: true, autocomplete: 'off' })),
     el('label', {}, 'Your name', el('input', { name: 'actor', required: true, maxlength: '64', value: now.actor, autocomplete: 'username' })),
     el('label', {}, 'Reason, for the audit', el('input', { name: 'reason', required: true, minlength: '3', maxlength: '500', autocomplete: 'off' })),
-    matched > 1 && el('label', {}, `Type ${matched} to say that you mean all of them`,
-      el('input', { name: 'typed', required: true, inputmode: 'numeric', autocomplete: 'off', pattern: `${matched}`, title: `${matched}` })),
+    taken > 1 && el('label', {}, `Type ${taken} to say that you mean all of them`,
+      el('input', { name: 'typed', required: true, inputmode: 'numeric', autocomplete: 'off', pattern: `${taken}`, title: `${taken}` })),
     el('div', { class: 'buttons end' }, button('Cancel', 'close'),
       el('button', { class: data.action === 'retry' ? 'primary' : 'danger' }, `${verb} ${what}`))));
 }

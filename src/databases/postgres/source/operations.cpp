@@ -27,8 +27,8 @@ std::string route_known(const std::string& side) {
 // A statement's conditions with their parameters, $1 being the table.
 class DeadQuery {
   public:
-    DeadQuery(const std::string& table, const DeadFilter& filter,
-              const std::string& default_tenant) {
+    DeadQuery(const std::string& table, const DeadFilter& filter, const std::string& default_tenant,
+              const std::string& side) {
         params_.text(table);
         if (!filter.ids.empty()) {
             params_.texts(filter.ids);
@@ -40,7 +40,12 @@ class DeadQuery {
         equal("error_code", filter.error_code);
         equal("coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) + ")",
               filter.tenant);
-        if (filter.unasked) where_ += " AND retry_requested_at IS NULL";
+        if (filter.idle) {
+            where_ +=
+                " AND (retry_requested_at IS NULL OR (source, route) NOT IN (SELECT source, "
+                "route FROM " +
+                side + "outbox_routes))";
+        }
         if (filter.up_to == 0) return;
         params_.integer(filter.up_to);
         where_ += " AND dead_id <= " + next();
@@ -255,7 +260,7 @@ class PostgresOperations final : public Operations {
 
     Result<std::vector<DeadInfo>> dead(const DeadFilter& filter, std::int64_t after_dead_id,
                                        std::size_t limit, bool with_payload) override {
-        DeadQuery query(table_, filter, config_.default_tenant);
+        DeadQuery query(table_, filter, config_.default_tenant, side_);
         query.after(after_dead_id);
         const std::string tail = query.limit(limit);
         const auto rows = connection_.query(
@@ -275,7 +280,7 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> count_dead(const DeadFilter& filter) override {
-        const DeadQuery query(table_, filter, config_.default_tenant);
+        const DeadQuery query(table_, filter, config_.default_tenant, side_);
         const auto rows = connection_.query(
             "SELECT count(*) FROM " + side_ + "outbox_dead_letters" + query.where(),
             query.params());
@@ -291,7 +296,7 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
-        DeadQuery query(table_, filter, config_.default_tenant);
+        DeadQuery query(table_, filter, config_.default_tenant, side_);
         return audited("UPDATE " + side_ +
                            "outbox_dead_letters SET retry_requested_at = "
                            "coalesce(retry_requested_at, clock_timestamp())" +
@@ -300,13 +305,13 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
-        DeadQuery query(table_, filter, config_.default_tenant);
+        DeadQuery query(table_, filter.of_idle(), config_.default_tenant, side_);
         return audited("DELETE FROM " + side_ + "outbox_dead_letters" + query.where(), query,
                        "dead discard", describe(filter));
     }
 
     Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) override {
-        DeadQuery query(table_, filter, config_.default_tenant);
+        DeadQuery query(table_, filter.of_idle(), config_.default_tenant, side_);
         std::string set;
         const auto assign = [&](const std::string& column, const std::string& value) {
             set += (set.empty() ? "" : ", ") + column + " = " + value;
@@ -315,9 +320,8 @@ class PostgresOperations final : public Operations {
         if (edit.topic) assign("topic", "nullif(" + query.text(*edit.topic) + ", '')");
         if (edit.key) assign("key", "nullif(" + query.text(*edit.key) + ", '')");
         if (edit.headers) assign("headers", query.text(*edit.headers) + "::jsonb::text");
-        return audited("UPDATE " + side_ + "outbox_dead_letters SET " + set + query.where() +
-                           " AND retry_requested_at IS NULL",
-                       query, "dead edit", describe(filter) + ": " + describe(edit));
+        return audited("UPDATE " + side_ + "outbox_dead_letters SET " + set + query.where(), query,
+                       "dead edit", describe(filter) + ": " + describe(edit));
     }
 
     Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter& filter,
@@ -433,7 +437,7 @@ class PostgresOperations final : public Operations {
 
     Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
                                                     bool unknown_only) override {
-        const DeadQuery query(table_, filter, config_.default_tenant);
+        const DeadQuery query(table_, filter, config_.default_tenant, side_);
         const auto rows = connection_.query(
             "SELECT DISTINCT route FROM " + side_ + "outbox_dead_letters l" + query.where() +
                 (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
@@ -446,7 +450,7 @@ class PostgresOperations final : public Operations {
     }
 
     Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
-        DeadQuery query(table_, filter, config_.default_tenant);
+        DeadQuery query(table_, filter, config_.default_tenant, side_);
         const std::string to = query.text(route);
         const auto twice = connection_.query(
             "WITH chosen AS (SELECT dead_id, source, id, route FROM " + side_ +

@@ -34,7 +34,11 @@ std::string where_of_dead(const DeadFilter& filter, const std::string& default_t
         where += " AND coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) +
                  ") = " + quote_literal(filter.tenant);
     }
-    if (filter.unasked) where += " AND retry_requested_at IS NULL";
+    if (filter.idle) {
+        where +=
+            " AND (retry_requested_at IS NULL OR (source, route) NOT IN (SELECT source, route "
+            "FROM outbox_routes))";
+    }
     return where;
 }
 
@@ -252,15 +256,16 @@ class SqliteOperations final : public Operations {
     }
 
     Result<std::int64_t> discard_dead(const DeadFilter& filter) override {
-        return audited(filter, "dead discard", describe(filter), [&] {
-            Statement remove(*database_, "DELETE FROM outbox_dead_letters" + where_dead(filter) +
-                                             " AND ?7 IS NULL");
-            return bind(remove, filter).run();
+        const DeadFilter idle = filter.of_idle();
+        return audited(idle, "dead discard", describe(filter), [&] {
+            Statement remove(*database_,
+                             "DELETE FROM outbox_dead_letters" + where_dead(idle) + kNoSeventh);
+            return bind(remove, idle).run();
         });
     }
 
     Result<std::int64_t> edit_dead(const DeadFilter& filter, const DeadEdit& edit) override {
-        const std::string idle = " AND retry_requested_at IS NULL";
+        const DeadFilter idle = filter.of_idle();
         const auto change = [&] {
             std::string set;
             const auto assign = [&](bool given, const std::string& assignment) {
@@ -271,9 +276,9 @@ class SqliteOperations final : public Operations {
             assign(edit.key.has_value(), "key = nullif(?9, '')");
             assign(edit.headers.has_value(), "headers = ?10");
             Statement update(*database_, "UPDATE outbox_dead_letters SET " + set +
-                                             where_dead(filter) + idle +
+                                             where_dead(idle) +
                                              " AND coalesce(?7, ?8, ?9, ?10, 1) IS NOT NULL");
-            bind(update, filter);
+            bind(update, idle);
             if (edit.payload) {
                 update.bind_blob(*edit.payload);
             } else {
@@ -288,7 +293,7 @@ class SqliteOperations final : public Operations {
             }
             return update.run();
         };
-        return audited(filter, "dead edit", describe(filter) + ": " + describe(edit), change, idle);
+        return audited(idle, "dead edit", describe(filter) + ": " + describe(edit), change);
     }
 
     Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter& filter,
@@ -476,12 +481,10 @@ class SqliteOperations final : public Operations {
     }
 
     Result<std::int64_t> audited(const DeadFilter& filter, const std::string& action,
-                                 const std::string& detail, const std::function<Status()>& change,
-                                 const std::string& also = "") {
+                                 const std::string& detail, const std::function<Status()>& change) {
         WriteTransaction transaction(*database_);
         if (Status status = transaction.begin(); !status.ok()) return status;
-        Statement ids(*database_,
-                      ids_of("outbox_dead_letters", where_dead(filter) + also + kNoSeventh));
+        Statement ids(*database_, ids_of("outbox_dead_letters", where_dead(filter) + kNoSeventh));
         bind(ids, filter);
         return carry_out(transaction, ids, action, detail, change);
     }

@@ -238,13 +238,19 @@ class InboxOperations final : public ConsumerOperations {
                                  .received_at_us = number(row[1]),
                                  .earlier_of_key = number(row[2])});
         }
-        const auto applied = sql_->run("SELECT consumer, " + sql_->microseconds("applied_at") +
-                                           " FROM outbox_inbox WHERE message_id = $1 ORDER BY "
-                                           "consumer",
-                                       {id});
-        if (!applied.ok()) return applied.status();
-        for (const Sql::Row& row : *applied) {
-            out.found.push_back({.consumer = row[0].value_or(""), .applied_at_us = number(row[1])});
+        // In tables that nobody has migrated yet the name is that of `of_old`: none was discarded.
+        const auto known = sql_->run(
+            "SELECT k.consumer, " + sql_->microseconds("k.applied_at") +
+                ", (SELECT CASE WHEN discarded THEN 1 END FROM outbox_inbox i WHERE i.consumer = "
+                "k.consumer AND i.message_id = k.message_id) FROM (SELECT false AS discarded) "
+                "of_old CROSS JOIN (SELECT consumer, message_id, applied_at FROM outbox_inbox "
+                "WHERE message_id = $1) k ORDER BY k.consumer",
+            {id});
+        if (!known.ok()) return known.status();
+        for (const Sql::Row& row : *known) {
+            out.found.push_back({.consumer = row[0].value_or(""),
+                                 .applied_at_us = number(row[1]),
+                                 .discarded = row[2].has_value()});
         }
         if (Status status = find_letters(id, out); !status.ok()) return status;
         const auto floors = sql_->run("SELECT consumer, " + sql_->microseconds("floor") +

@@ -189,6 +189,9 @@ class Explainer {
             } else {
                 add(one.applied_at_us, "consumer " + one.consumer, "applied; a repeat is dropped");
             }
+            } else if (one.discarded) {
+                add(one.applied_at_us, "consumer " + one.consumer,
+                    "given up on; its dead letter was discarded since: never applied", true);
         }
     }
 
@@ -210,7 +213,7 @@ class Explainer {
             out_.state = "sent";
         } else if (was_received()) {
             const auto applied = [](const ReceivedMessage& one) {
-                return one.mailbox.empty() && !one.dead;
+                return one.mailbox.empty() && !one.dead && !one.discarded;
             };
             out_.state =
                 std::any_of(facts_.received->found.begin(), facts_.received->found.end(), applied)

@@ -385,6 +385,7 @@ struct ReceivedMessage {
 
     std::string consumer = {};          ///< Whose inbox knows it.
     std::int64_t applied_at_us = 0;     ///< Or moved to its dead letters.
+    bool discarded = false;             ///< Its dead letter was: it was never applied.
     std::optional<DeadInfo> dead = {};  ///< Its dead letter, without the payload.
 };
 

@@ -302,6 +302,28 @@ TEST_P(Explain, WhatAConsumerDidIsTold) {
 
 TEST_P(Explain, AnIdWithoutItsTableIsThatOfAConsumerOfDebeziumsRecords) {
     if (!on_sqlite()) GTEST_SKIP() << "ids are UUIDs in the table of outbox migrate";
+TEST_P(Explain, AMessageWhoseDeadLetterWasDiscardedWasNotApplied) {
+    const std::string box = subscriber("box");
+    const std::string now = on_sqlite() ? "1780000000000000" : "'2026-05-28'";
+    sql(box, "INSERT INTO outbox_inbox (consumer, message_id, applied_at) VALUES ('mail', '" +
+                 id("01") + "', " + now + ")");
+    sql(box,
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, "
+        "error_code, error) VALUES ('mail', '" +
+            id("01") + "', 'orders', 3, 'OB_HANDLER', 'no such address')");
+    ASSERT_EQ(
+        outbox_.run({"dead", "discard", id("01"), "--consumer", "mail", "--db", box}).status.code,
+        0);
+    EXPECT_EQ(event("01", {"--consumer-db", box})["state"], "sent");
+    EXPECT_THAT(text_of({id("01"), "--consumer-db", box}),
+                AllOf(HasSubstr("consumer mail: given up on; its dead letter was discarded since: "
+                                "never applied"),
+                      Not(HasSubstr("a repeat is dropped"))));
+    // Tables from before that was remembered.
+    sql(box, "ALTER TABLE outbox_inbox DROP COLUMN discarded");
+    EXPECT_EQ(event("01", {"--consumer-db", box})["state"], "applied");
+}
+
     const std::string box = subscriber("box");
     sql(box,
         "INSERT INTO outbox_inbox (consumer, message_id, applied_at) VALUES ('stock', '17', "

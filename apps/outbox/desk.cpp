@@ -228,7 +228,7 @@ class DeskState {
         std::unique_ptr<ConsumerOperations> operations = {};
         Clock::time_point opened_at = {};
         Clock::time_point away_until = {};
-        std::string error = {};
+        ErrorInfo error = {};
     };
 
     Result<ordered_json> overview() {
@@ -452,13 +452,12 @@ class DeskState {
         }
         auto places = open_places(config_.source, config_.blocks_key);
         if (!places.ok()) return places.error();
-        if (!id.empty() && !consumers_.empty()) {
-            auto consumer = open_consumer_operations(consumers_.front().config);
-            if (!consumer.ok()) return consumer.error();
-            places->consumer = std::move(*consumer);
+        if (id.empty()) return explanation_of_key(*places, key, kOfKey);
+        for (ConsumerPlace& place : consumers_) {
+            places->consumers.push_back(
+                {place.config.url, [&place](const std::string& one) { return find(place, one); }});
         }
-        return id.empty() ? explanation_of_key(*places, key, kOfKey)
-                          : explanation_of_id(*places, id);
+        return explanation_of_id(*places, id);
     }
 
     Result<saga::SagaOperations> saga_operations() {
@@ -505,50 +504,59 @@ class DeskState {
         ordered_json out = ordered_json::array();
         for (ConsumerPlace& place : consumers_) {
             ordered_json one{{"database", redact(place.config.url)}};
-            const auto now = Clock::now();
-            if (now >= place.away_until) look_at(place, one);
-            one["error"] = text_or_null(place.error);
+            const auto report = consumers_of(place);
+            if (report.ok()) {
+                const ordered_json all = app::json_of(*report);
+                one["consumers"] = all["consumers"];
+                one["mailboxes"] = all["mailboxes"];
+            }
+            one["error"] =
+                report.ok() ? ordered_json() : ordered_json(redact(describe(report.error())));
             out.push_back(one);
         }
         return ordered_json{{"databases", out}};
     }
 
-    static void look_at(ConsumerPlace& place, ordered_json& out) {
-        const auto report = consumers_of(place);
-        if (report.ok()) {
-            place.error.clear();
-            const ordered_json all = app::json_of(*report);
-            out["consumers"] = all["consumers"];
-            out["mailboxes"] = all["mailboxes"];
-            return;
-        }
-        place.error = redact(describe(report.error()));
+    static ErrorInfo let_be(ConsumerPlace& place, const ErrorInfo& error) {
+        place.error = error;
         place.operations.reset();
         place.away_until = Clock::now() + kAwayFor;
+        return error;
     }
 
-    static Result<Report> consumers_of(ConsumerPlace& place) {
+    // The connection stays open for a while.
+    static Status open(ConsumerPlace& place) {
+        if (Clock::now() < place.away_until) return place.error;
         if (place.operations == nullptr || Clock::now() - place.opened_at > kReopenAfter) {
             auto operations = open_consumer_operations(place.config);
-            if (!operations.ok()) return operations.error();
+            if (!operations.ok()) return let_be(place, operations.error());
             place.operations = std::move(*operations);
             place.opened_at = Clock::now();
         }
         const auto there = place.operations->has_tables();
-        if (!there.ok()) return there.error();
-        if (!*there) {
-            return ErrorInfo{ErrorCode::kNoSuchTable,
-                             Advice::kStop,
-                             {},
-                             "this database has no consumer's tables: outbox migrate --db URL "
-                             "--only consumer makes them"};
-        }
+        if (!there.ok()) return let_be(place, there.error());
+        if (*there) return {};
+        return let_be(place, {ErrorCode::kNoSuchTable,
+                              Advice::kStop,
+                              {},
+                              "this database has no consumer's tables: outbox migrate --db URL "
+                              "--only consumer makes them"});
+    }
+
+    static Result<ReceivedMessages> find(ConsumerPlace& place, const std::string& id) {
+        place.operations.reset();  // its connection may be lost
+        if (Status status = open(place); !status.ok()) return status;
+        return place.operations->find(id);
+    }
+
+    static Result<Report> consumers_of(ConsumerPlace& place) {
+        if (Status status = open(place); !status.ok()) return status;
         Report report;
         auto consumers = place.operations->consumers();
-        if (!consumers.ok()) return consumers.error();
+        if (!consumers.ok()) return let_be(place, consumers.error());
         report.consumers = std::move(*consumers);
         auto mailboxes = place.operations->mailboxes();
-        if (!mailboxes.ok()) return mailboxes.error();
+        if (!mailboxes.ok()) return let_be(place, mailboxes.error());
         report.mailboxes = std::move(*mailboxes);
         return report;
     }

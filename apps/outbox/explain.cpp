@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -96,7 +97,10 @@ Status open_consumer(const runtime::Invocation& invocation, SourceConfig config,
                 "the database of --consumer-db has no consumer's tables: outbox migrate --db URL "
                 "--only consumer makes them"};
     }
-    places.consumer = std::move(*consumer);
+    places.consumers.push_back(
+        {config.url, [asked = std::shared_ptr(std::move(*consumer))](const std::string& id) {
+             return asked->find(id);
+         }});
     return {};
 }
 
@@ -156,6 +160,27 @@ Status add_what_holds(Places& places, Facts& facts) {
     return {};
 }
 
+void add_received(const Places& places, const std::string& id, Facts& facts) {
+    // Records of the format debezium have the id that stands in the row.
+    const std::string prefix = facts.table.name + ":";
+    const std::string bare = id.starts_with(prefix) ? id.substr(prefix.size()) : "";
+    for (const ConsumersPlace& place : places.consumers) {
+        auto received = place.find(id);
+        if (received.ok() && received->found.empty() && !bare.empty()) {
+            received = place.find(bare);
+            if (received.ok() && !received->found.empty()) facts.received_as = bare;
+        }
+        if (!received.ok()) {
+            facts.unasked.push_back(redact(place.url) + ": " + redact(describe(received.error())));
+            continue;
+        }
+        ReceivedMessages& all = facts.received ? *facts.received : facts.received.emplace();
+        std::move(received->found.begin(), received->found.end(), std::back_inserter(all.found));
+        std::move(received->consumers.begin(), received->consumers.end(),
+                  std::back_inserter(all.consumers));
+    }
+}
+
 Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     Facts facts;
     facts.id = id;
@@ -178,22 +203,7 @@ Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     auto audit = places.tracer->audit(id);
     if (!audit.ok()) return audit.status();
     facts.audit = std::move(*audit);
-    if (places.consumer) {
-        auto received = places.consumer->find(id);
-        if (!received.ok()) return received.status();
-        facts.received = std::move(*received);
-        // Records of the format debezium have the id that stands in the row.
-        const std::string prefix = facts.table.name + ":";
-        if (facts.received->found.empty() && id.starts_with(prefix)) {
-            const std::string bare = id.substr(prefix.size());
-            auto others = places.consumer->find(bare);
-            if (!others.ok()) return others.status();
-            if (!others->found.empty()) {
-                facts.received = std::move(*others);
-                facts.received_as = bare;
-            }
-        }
-    }
+    add_received(places, id, facts);
     if (Status status = add_what_holds(places, facts); !status.ok()) return status;
     return facts;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <outbox/result.h>
 
@@ -21,18 +22,25 @@ using BlocksKey = std::function<std::optional<bool>(const std::string& route)>;
 /// As a configuration file says it.
 [[nodiscard]] BlocksKey blocks_key_of(const runtime::FileContent& file);
 
+/// A consumer's database.
+struct ConsumersPlace {
+    std::string url;
+    std::function<Result<ReceivedMessages>(const std::string& id)> find;
+};
+
 /// Where explanations come from.
 struct Places {
     std::unique_ptr<EventTracer> tracer;
     std::unique_ptr<Operations> operations;
-    std::unique_ptr<ConsumerOperations> consumer;  // null: not asked
+    std::vector<ConsumersPlace> consumers = {};
     BlocksKey blocks_key;
 };
 
 /// Connects; without a consumer's database.
 Result<Places> open_places(const SourceConfig& config, BlocksKey blocks_key);
 
-/// As `outbox explain --json` prints it. Errors: kConfigInvalid where no event has such an id.
+/// As `outbox explain --json` prints it; what a consumer's database did not answer is a remark.
+/// Errors: kConfigInvalid where no event has such an id.
 Result<nlohmann::ordered_json> explanation_of_id(Places& places, const std::string& id);
 Result<nlohmann::ordered_json> explanation_of_key(Places& places, const std::string& key,
                                                   std::size_t limit);

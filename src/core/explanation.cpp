@@ -171,6 +171,9 @@ class Explainer {
     }
 
     void tell_received() {
+        for (const std::string& place : facts_.unasked) {
+            out_.remarks.push_back("what this consumer's database knows is not said: " + place);
+        }
         if (!facts_.received) return;
         if (!facts_.received_as.empty()) {
             out_.remarks.push_back("consumers know an event " + facts_.received_as +
@@ -186,12 +189,12 @@ class Explainer {
                 add(one.received_at_us, "mailbox " + one.mailbox, text);
             } else if (one.dead) {
                 tell_letter(*one.dead, "consumer " + one.consumer);
-            } else {
-                add(one.applied_at_us, "consumer " + one.consumer, "applied; a repeat is dropped");
-            }
             } else if (one.discarded) {
                 add(one.applied_at_us, "consumer " + one.consumer,
                     "given up on; its dead letter was discarded since: never applied", true);
+            } else {
+                add(one.applied_at_us, "consumer " + one.consumer, "applied; a repeat is dropped");
+            }
         }
     }
 
@@ -504,9 +507,9 @@ class Explainer {
         for (const std::string& other : facts_.table.others) {
             out_.remarks.push_back("this database has another outbox table: --table " + other);
         }
-        if (!facts_.received) {
+        if (!facts_.received && facts_.unasked.empty()) {
             out_.remarks.emplace_back("a consumer's inbox may know it: --consumer-db URL");
-        } else if (!was_received()) {
+        } else if (facts_.received && !was_received()) {
             out_.remarks.emplace_back(kNotReceived);
             tell_floors(made);
         }
@@ -541,7 +544,8 @@ class Explainer {
 
     static constexpr const char* kWritten = "written (its occurred_at, by the writer's clock)";
     static constexpr std::string_view kNotReceived =
-        "no mailbox, inbox or dead letter of the consumer's database has it (a consumer that goes "
+        "no mailbox, inbox or dead letter of a consumer's database that answered has it (a "
+        "consumer that goes "
         "by offsets or sequences keeps no ids)";
 
     Facts facts_;

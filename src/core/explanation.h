@@ -54,6 +54,7 @@ struct Facts {
     std::vector<OpenWriter> writers;
     std::vector<PausedTenant> paused;          ///< Tenants of the table.
     std::optional<ReceivedMessages> received;  ///< Nothing: no consumer's database was asked.
+    std::vector<std::string> unasked;  ///< Consumers' databases that did not answer: which, why.
     std::string received_as;  ///< The id by which consumers know it; empty: the event's own.
     std::int64_t now_us = 0;
     /// Whether dead letters of a route block their keys; nothing: not known.

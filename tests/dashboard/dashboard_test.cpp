@@ -10,6 +10,7 @@
 namespace outbox::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -431,6 +432,25 @@ TEST_P(Dashboard, ConsumersOfOtherDatabasesAreShownAlsoWhereOneIsAway) {
     EXPECT_EQ(databases[0]["consumers"], json::array());
     EXPECT_EQ(databases[0]["error"], nullptr);
     EXPECT_THAT(databases[1]["error"].get<std::string>(), HasSubstr("OB_"));
+}
+
+TEST_P(Dashboard, ExplainAsksEveryConsumersDatabaseAndSaysWhichDidNotAnswer) {
+    let_a_relay_run();
+    const std::string other = subscriber("other");
+    const std::string applied = subscriber("applied");
+    const std::string away =
+        on_sqlite() ? "sqlite:///nowhere/at/all.db"
+                    : "postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
+    sql(applied,
+        "INSERT INTO outbox_inbox (consumer, message_id) VALUES ('stock', '" + id("01") + "')");
+    Process running =
+        start({"--consumer-db", away, "--consumer-db", other, "--consumer-db", applied});
+    const json event = read("/api/explain?id=" + id("01"))["events"][0];
+    EXPECT_EQ(event["state"], "applied");
+    ASSERT_EQ(event["remarks"].size(), 1) << event["remarks"];
+    EXPECT_THAT(event["remarks"][0].get<std::string>(),
+                AllOf(HasSubstr("what this consumer's database knows is not said"),
+                      HasSubstr(on_sqlite() ? "/nowhere/at/all.db" : "/x: OB_")));
 }
 
 TEST_P(Dashboard, SagasAreShownWhereThereAreSome) {

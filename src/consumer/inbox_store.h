@@ -88,10 +88,10 @@ class InboxStore {
     /// another member has it in hand. Does not wait for that one.
     virtual Result<Taken> take_request(std::string_view message_id) = 0;
     /// The try does not count: undoes `take_request`, due in `delay_us`. Nothing where the letter
-    /// is gone, or was asked for anew.
+    /// is gone, or was asked for anew. A conflict where another session holds it.
     virtual Status put_request_back(std::string_view message_id, std::int64_t delay_us) = 0;
-    /// Begins a transaction and removes a letter whose request was taken: kNew, or kGone. Does not
-    /// wait for a member that has it in hand.
+    /// Begins a transaction and removes a letter whose request was taken: kNew, or kGone. A
+    /// conflict, and no transaction, where another session holds it: does not wait for that one.
     virtual Result<Taken> begin_retry(std::string_view message_id) = 0;
     /// Keeps the cause with a dead letter that failed once more; `take_request` counted the try.
     virtual Status bury_again(std::string_view message_id, const Burial& burial) = 0;

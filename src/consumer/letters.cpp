@@ -20,7 +20,7 @@ Means Letters::settle(std::string_view id, const Attempt& attempt, std::uint64_t
         }
         Waiting& waiting = waiting_[std::string(id)];
         waiting.delay_us = retry_.delay_us(++waiting.tries, random);
-        // While the database is down it stays owed.
+        // While the database is down, or another session holds it, it stays owed.
         static_cast<void>(put_back(std::string(id), waiting).ok());
         return means;
     }
@@ -33,8 +33,10 @@ Means Letters::settle(std::string_view id, const Attempt& attempt, std::uint64_t
     return Means::kDead;
 }
 
-// An outage is nobody's fault, but a letter that loses its session again and again is.
+// An outage is nobody's fault, but a letter that loses its session again and again is. Nor is it
+// the letter's that another session holds it.
 bool Letters::is_nobodys_fault(std::string_view id, const Attempt& attempt) {
+    if (attempt.ended == Attempt::Ended::kBegin && is_conflict(attempt.status)) return true;
     if (!attempt.is_outage()) return false;
     if (attempt.ended == Attempt::Ended::kBegin) return true;
     return ++waiting_[std::string(id)].lost <= kMaxLostSessions;
@@ -49,7 +51,8 @@ Status Letters::put_back(const std::string& id, Waiting& waiting) {
 Status Letters::put_back_rest() {
     for (auto& [id, waiting] : waiting_) {
         if (!waiting.is_owed) continue;
-        if (Status status = put_back(id, waiting); !status.ok()) return status;
+        Status status = put_back(id, waiting);
+        if (!status.ok() && !is_conflict(status)) return status;
     }
     return {};
 }

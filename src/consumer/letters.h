@@ -26,7 +26,8 @@ class Letters {
     /// also said of an outage.
     Means settle(std::string_view id, const Attempt& attempt, std::uint64_t random);
 
-    /// Puts back what could not be put back while the database was down.
+    /// Puts back what could not be put back while the database was down, or another session had
+    /// it.
     Status put_back_rest();
 
   private:

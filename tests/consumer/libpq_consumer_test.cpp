@@ -3,13 +3,18 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
+#include <utility>
 
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/producer/migrate.h>
 
+#include "claim/claim.h"
+#include "claim/object_store.h"
+#include "net/sha256.h"
 #include "tests/consumer/database.h"
 #include "tests/consumer/operations.h"
 #include "tests/support/eventually.h"
@@ -608,6 +613,60 @@ TEST_F(LibpqConsumer, ADeadLetterThatAnotherMemberHasInHandDelaysNobody) {
         libpq_mailbox_consumer(url_ + "?options=-c%20lock_timeout%3D10s", apply, options());
     EXPECT_EQ(member.drain(), 2U);
     EXPECT_THAT(effects(), ElementsAre("free", "a"));
+}
+
+// A store that does something before it gives the payload, which is "whole".
+class BusyStore final : public claim::ObjectStore {
+  public:
+    explicit BusyStore(std::function<void()> busy) : busy_(std::move(busy)) {}
+    const std::string& url() const override { return url_; }
+    Status put(std::string_view, std::string_view, const std::stop_token&) override { return {}; }
+    Result<std::string> get(std::string_view, std::size_t, const std::stop_token&) override {
+        busy_();
+        return std::string("whole");
+    }
+
+  private:
+    std::function<void()> busy_;
+    std::string url_ = "busy://store";
+};
+
+// Its request is taken, and committed, before its payload is fetched.
+TEST_F(LibpqConsumer, ALetterThatSomebodyHoldsOnceItsRequestIsTakenIsTriedWhenItIsFree) {
+    const std::string hash = net::sha256_hex("whole");
+    db_.exec(
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error, retry_requested_at, headers) VALUES ('default', 'held', 't', 1, 'x', 'x', now(), "
+        "'{\"claim-check\":\"busy://store/" +
+        claim::object_name("t", "held", hash) +
+        "\",\"claim-check-size\":\"5\",\"claim-check-sha256\":\"" + hash + "\"}')");
+    Pg other(url_);
+    bool holds = false;
+    auto chosen = options();
+    chosen.claims.open = [&] {
+        return std::make_unique<BusyStore>([&] {
+            if (std::exchange(holds, true)) return;
+            other.exec("BEGIN; SELECT FROM outbox_inbox_dead_letters FOR UPDATE");
+        });
+    };
+    put("a");
+    auto member =
+        libpq_mailbox_consumer(url_ + "?options=-c%20lock_timeout%3D10s", apply, std::move(chosen));
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("a")) << "who holds a letter delays nobody";
+    EXPECT_TRUE(reported(What::kRetry));
+    EXPECT_FALSE(reported(What::kDeadLetter));
+    other.exec("ROLLBACK");
+    ASSERT_TRUE(eventually(60s, "it is applied",
+                           [&] {
+                               member.drain();
+                               return db_.number(
+                                          "SELECT count(*) FROM outbox_inbox_dead_letters") == 0;
+                           }))
+        << db_.value(
+               "SELECT row(attempts, retry_requested_at, error) FROM outbox_inbox_dead_letters");
+    EXPECT_THAT(effects(), ElementsAre("a", "held"));
+    EXPECT_EQ(member.stats().failed, 0U);
 }
 
 // JSON can hold a NUL, a text of PostgreSQL cannot.

@@ -20,15 +20,22 @@ constexpr const char* kTakeRequest =
     "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
     "  AND message_id = $2 AND retry_requested_at IS NOT NULL FOR UPDATE SKIP LOCKED)";
 
+// These two say how many they changed, and how many there are.
 constexpr const char* kPutRequestBack =
-    "UPDATE outbox_inbox_dead_letters SET attempts = attempts - 1, "
+    "WITH put AS (UPDATE outbox_inbox_dead_letters SET attempts = attempts - 1, "
     "  retry_requested_at = clock_timestamp() + $3::bigint * interval '1 microsecond' "
+    "WHERE (consumer, message_id) IN ("
+    "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
+    "  AND message_id = $2 AND retry_requested_at IS NULL FOR UPDATE SKIP LOCKED) RETURNING 1) "
+    "SELECT (SELECT count(*) FROM put), count(*) FROM outbox_inbox_dead_letters "
     "WHERE consumer = $1 AND message_id = $2 AND retry_requested_at IS NULL";
 
 constexpr const char* kTakeRetry =
-    "DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
+    "WITH taken AS (DELETE FROM outbox_inbox_dead_letters WHERE (consumer, message_id) IN ("
     "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
-    "  AND message_id = $2 FOR UPDATE SKIP LOCKED)";
+    "  AND message_id = $2 FOR UPDATE SKIP LOCKED) RETURNING 1) "
+    "SELECT (SELECT count(*) FROM taken), count(*) FROM outbox_inbox_dead_letters "
+    "WHERE consumer = $1 AND message_id = $2";
 
 constexpr const char* kBuryAgain =
     "UPDATE outbox_inbox_dead_letters SET error_code = $3, error = $4, "
@@ -67,6 +74,14 @@ constexpr const char* kClock =
 constexpr const char* kClockAndVersion =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, "
     "coalesce(max(version), 0)::text FROM outbox_migrations WHERE side = 'consumer'";
+
+// To be tried again soon: nobody waits for the one who holds it.
+ErrorInfo held(std::string_view message_id) {
+    return {ErrorCode::kConflict,
+            Advice::kRetryEvent,
+            {},
+            "another session holds the dead letter " + std::string(message_id)};
+}
 
 std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Statement> more) {
     more.insert(more.end(), {{"outbox_retries", kFetchRetries, 3},
@@ -187,16 +202,21 @@ Status LibpqInboxStore::put_request_back(std::string_view message_id, std::int64
     if (Status status = connect(); !status.ok()) return status;
     Params params;
     params.text(consumer_).text(message_id).number(delay_us);
-    return session_.execute("outbox_put_request_back", params, "keeping a dead letter").status();
+    const auto put = session_.execute("outbox_put_request_back", params, "keeping a dead letter");
+    if (!put.ok()) return put.status();
+    return put->integer(0, 0) == 0 && put->integer(0, 1) > 0 ? held(message_id) : Status();
 }
 
 Result<Taken> LibpqInboxStore::begin_retry(std::string_view message_id) {
     if (Status status = connect(); !status.ok()) return status;
     Params params;
     params.text(consumer_).text(message_id);
-    const auto gone = begin_with("outbox_take_retry", params, "taking a dead letter");
-    if (!gone.ok()) return gone.status();
-    return gone->affected() == 1 ? Taken::kNew : Taken::kGone;
+    const auto taken = begin_with("outbox_take_retry", params, "taking a dead letter");
+    if (!taken.ok()) return taken.status();
+    if (taken->integer(0, 0) == 1) return Taken::kNew;
+    if (taken->integer(0, 1) == 0) return Taken::kGone;
+    if (Status ended = session_.end_transaction(); !ended.ok()) return ended;
+    return held(message_id);
 }
 
 Status LibpqInboxStore::bury_again(std::string_view message_id, const Burial& burial) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/certificates.h"
 #include "tests/support/eventually.h"
@@ -18,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -353,6 +355,29 @@ TEST(WebhookCommandsOnPostgres, WaitSomeSecondsForWhoHoldsARowAndNameHim) {
         AllOf(HasSubstr("OB_CONFLICT"), HasSubstr("forgotten, user"), Not(HasSubstr("innocent")),
               HasSubstr("pid " + holder.query("SELECT pg_backend_pid()")[0][0].value())));
     EXPECT_EQ(holder.value("SELECT count(*) FROM outbox_webhook_endpoints"), "1");
+    holder.exec("COMMIT");
+    // Also before those that wait for him, however long they have.
+    Pg watcher(url);
+    Pg relay(url);
+    relay.exec("SET application_name = 'relay'");
+    relay.exec("BEGIN");
+    relay.exec("SELECT FROM outbox_webhook_endpoints FOR KEY SHARE");
+    holder.exec("BEGIN");
+    holder.exec("SELECT FROM outbox_webhook_endpoints FOR KEY SHARE");
+    holder.exec("SELECT FROM outbox_webhook_deliveries FOR UPDATE");
+    std::thread waits([&] { relay.exec("DELETE FROM outbox_webhook_deliveries"); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it waits", [&] {
+        return watcher.value(
+                   "SELECT count(*) FROM pg_stat_activity WHERE application_name = "
+                   "'relay' AND wait_event_type = 'Lock'") == "1";
+    }));
+    EXPECT_THAT(outbox.run({"webhook", "delete", "one", "--yes", "--db", url}).err,
+                ContainsRegex("forgotten, user [^()]* UTC\\), pid [0-9]+ \\(relay, user .* UTC, "
+                              "waits itself for pid [0-9]+\\)"));
+    holder.exec("COMMIT");
+    waits.join();
+    relay.exec("ROLLBACK");
+    holder.exec("BEGIN");
     holder.exec("SELECT FROM outbox_webhook_endpoints FOR UPDATE");
     EXPECT_THAT(outbox.run({"webhook", "disable", "one", "--db", url}).err,
                 HasSubstr("OB_CONFLICT"));

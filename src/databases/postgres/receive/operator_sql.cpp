@@ -225,7 +225,8 @@ class PostgresSql final : public Sql {
         return error;
     }
 
-    // Who has had locks on the statement's tables for so long, the oldest first. Asked on another
+    // Who has had locks on the statement's tables for so long, the oldest first, but those that
+    // wait for others themselves, as a relay may, behind those that do not. Asked on another
     // connection, as the transaction of this one has failed; others' details are NULL to who may
     // not see them.
     [[nodiscard]] std::string holders(const std::string& statement) const {
@@ -237,15 +238,18 @@ class PostgresSql final : public Sql {
             "l.mode <> 'AccessShareLock' AND s.nspname = $2 AND c.relname LIKE 'outbox\\_%' AND "
             "strpos($3, c.relname) > 0), one AS ("
             "SELECT a.xact_start AS since, 'pid ' || a.pid AS name, nullif(a.application_name, '') "
-            "AS program, a.usename AS role FROM pg_stat_activity a WHERE "
-            "coalesce(a.backend_type, 'client backend') = 'client backend' AND a.pid IN (SELECT "
-            "pid FROM held) UNION ALL SELECT p.prepared, 'prepared transaction ' || "
-            "quote_literal(p.gid), NULL, p.owner FROM pg_prepared_xacts p WHERE '-1/' || "
+            "AS program, a.usename AS role, CASE WHEN pg_blocking_pids(a.pid) <> '{}' THEN "
+            "'waits itself for pid ' || array_to_string(pg_blocking_pids(a.pid), ', ') END AS "
+            "waits FROM pg_stat_activity a WHERE coalesce(a.backend_type, 'client backend') = "
+            "'client backend' AND a.pid IN (SELECT pid FROM held) UNION ALL SELECT p.prepared, "
+            "'prepared transaction ' || quote_literal(p.gid), NULL, p.owner, NULL FROM "
+            "pg_prepared_xacts p WHERE '-1/' || "
             "p.transaction IN (SELECT virtualtransaction FROM held)) "
             "SELECT string_agg(h.name || ' (' || concat_ws(', ', h.program, 'user ' || h.role, "
-            "'since ' || to_char(h.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC') "
-            "|| ')', ', ' ORDER BY h.since) FROM (SELECT * FROM one WHERE coalesce(since < "
-            "clock_timestamp() - $1::bigint * interval '1 second', true) ORDER BY since LIMIT 3) h",
+            "'since ' || to_char(h.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC', "
+            "h.waits) || ')', ', ' ORDER BY h.waits IS NOT NULL, h.since) FROM (SELECT * FROM one "
+            "WHERE coalesce(since < clock_timestamp() - $1::bigint * interval '1 second', true) "
+            "ORDER BY waits IS NOT NULL, since LIMIT 3) h",
             {std::to_string(kMostWaitS), place_, statement}, nullptr);
         return rows.ok() ? (*rows)[0][0].value_or("") : std::string();
     }

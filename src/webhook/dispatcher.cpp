@@ -24,10 +24,13 @@ constexpr std::size_t kMostReadBytes = std::size_t{16} << 20;
 constexpr std::int64_t kFlushAfterUs = 20'000;
 constexpr std::int64_t kRetryUs = 200'000;
 constexpr std::size_t kMaxOutcomes = 1'000;
-// Between two tries to record what somebody holds. Such a try waits for nobody. Who writes
-// deliveries holds an endpoint for a moment, which the next try may meet once more.
+// Between two tries to record what somebody holds. Such a try waits for nobody. Who counts what a
+// full queue missed holds an endpoint for a moment, which the next try may meet once more; who
+// still does at the last of these, over two seconds later, is another.
+constexpr std::int64_t kMomentUs = 50'000;
 constexpr std::int64_t kLetGoUs = kSecondUs;
-constexpr int kTriesUntold = 3;
+constexpr int kTriesOfAMoment = 5;
+constexpr int kTriesUntold = kTriesOfAMoment + 2;
 constexpr std::size_t kMaxRemarks = 1'000;
 constexpr std::size_t kMaxOwnFaults = 16;  // that are told apart
 // What is under way at the end has about two seconds: what is broken off comes again.
@@ -511,7 +514,8 @@ void Dispatcher::recorded(const std::vector<std::string>& held,
         if (++one.tries == kTriesUntold) {
             remark(Remark::Level::kWarning, "webhook_not_recorded", {{"endpoint", endpoint}});
         }
-        one.try_at_us = deps_.clock.boot_us() + kLetGoUs;
+        one.try_at_us =
+            deps_.clock.boot_us() + (one.tries < kTriesOfAMoment ? kMomentUs : kLetGoUs);
         one.is_tried = false;
     }
     for (Outcome& outcome : outcomes_) {

@@ -1,6 +1,5 @@
 #include "webhook/fan_out.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -33,19 +32,19 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
     for (std::size_t i = 0; i < all.size() && status.ok(); ++i) {
         bytes += events_[all[i].event].payload.size();
         const bool last = i + 1 == all.size();
-        if (last || (i + 1 - begin < kMaxTargets && bytes < kMaxBytes)) continue;
-        status = write(all.subspan(begin, i + 1 - begin), {});
+        if (!last && i + 1 - begin < kMaxTargets && bytes < kMaxBytes) continue;
+        status = write(all.subspan(begin, i + 1 - begin));
         begin = i + 1;
         bytes = 0;
     }
-    // What is missed goes with the last: before it the events may come again.
-    const std::vector<Missed> missed = with_uncounted(missed_);
-    if (status.ok() && (begin < all.size() || !missed.empty())) {
-        status = write(all.subspan(begin), missed);
-        begin = all.size();
-    }
     if (status.ok()) {
         all_recorded_ = false;
+        // Not before: the events may have come again.
+        for (std::size_t i = 0; i < missed_.size(); ++i) {
+            missed_total_ += missed_[i];
+            subscribers_[i].queue.uncounted += missed_[i];
+            subscribers_[i].queue.untold += missed_[i];
+        }
         count_missed();
     } else {
         for (const Target& target : all.subspan(begin)) {
@@ -91,19 +90,13 @@ Status FanOut::refresh() {
             new_ones_wait_ = true;
             continue;
         }
-        const bool misses = known && found->second->misses;
-        const std::int64_t look_again_us = known ? found->second->look_again_us : 0;
-        const bool looked_at = known && found->second->looked_at;
         subscribers.push_back({std::move(endpoint.id), endpoint.created_at_us, *std::move(filter),
-                               !endpoint.tenant.has_value(), endpoint.tenant.value_or(""), misses,
-                               look_again_us, looked_at});
+                               !endpoint.tenant.has_value(), endpoint.tenant.value_or(""),
+                               known ? found->second->queue : Queue()});
     }
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
     for (const Subscriber& subscriber : subscribers_) endpoints_.push_back(subscriber.id);
-    const std::unordered_set<std::string_view> there(endpoints_.begin(), endpoints_.end());
-    std::erase_if(full_, [&](const auto& one) { return !there.contains(one.first); });
-    std::erase_if(uncounted_, [&](const auto& one) { return !there.contains(one.first); });
     version_ = *std::move(version);
     refreshed_us_ = now_us;
     return {};
@@ -116,13 +109,14 @@ void FanOut::look_at_queues() {
     const std::int64_t begun_us = clock_.boot_us();
     Subscriber* longest_ago = nullptr;
     for (Subscriber& one : subscribers_) {
-        if (begun_us < one.look_again_us) continue;
-        if (one.misses) {
-            if (longest_ago == nullptr || one.look_again_us < longest_ago->look_again_us) {
+        Queue& queue = one.queue;
+        if (begun_us < queue.look_again_us) continue;
+        if (queue.misses) {
+            if (longest_ago == nullptr || queue.look_again_us < longest_ago->queue.look_again_us) {
                 longest_ago = &one;
             }
-        } else if (!one.looked_at || !queues_.has_room(one.id, 1)) {
-            one.misses = !look_at_queue(one);
+        } else if (!queue.looked_at || !queues_.has_room(one.id, 1)) {
+            queue.misses = !look_at_queue(one);
             if (clock_.boot_us() - begun_us >= kLooksForUs) return;
         }
     }
@@ -135,20 +129,20 @@ void FanOut::look_at_queues() {
 bool FanOut::look_at_queue(Subscriber& one) {
     const auto rows = inlet_->queued(one.id, kMaxQueuePerEndpoint);
     if (rows.ok()) queues_.looked(one.id, *rows);
-    one.looked_at = one.looked_at || rows.ok();
+    one.queue.looked_at = one.queue.looked_at || rows.ok();
     const bool full = rows.ok() && *rows >= kMaxQueuePerEndpoint;
-    one.look_again_us = full || !rows.ok() ? clock_.boot_us() + kLookAgainUs : 0;
+    one.queue.look_again_us = full || !rows.ok() ? clock_.boot_us() + kLookAgainUs : 0;
     return !full;
 }
 
 bool FanOut::end_misses() {
     bool ended = true;
     for (Subscriber& one : subscribers_) {
-        if (!one.misses || !queues_.has_room(one.id, kRoomAgain)) continue;
+        if (!one.queue.misses || !queues_.has_room(one.id, kRoomAgain)) continue;
         ended = ended && all_recorded_;
         if (!all_recorded_) continue;
-        one.misses = false;
-        one.look_again_us = 0;
+        one.queue.misses = false;
+        one.queue.look_again_us = 0;
     }
     return ended;
 }
@@ -156,8 +150,7 @@ bool FanOut::end_misses() {
 void FanOut::choose(std::span<const mailbox::Row> rows) {
     events_.clear();
     targets_.clear();
-    missed_.clear();
-    std::vector<std::int64_t> missed(subscribers_.size());
+    missed_.assign(subscribers_.size(), 0);
     for (const mailbox::Row& row : rows) {
         const auto event = static_cast<std::uint32_t>(events_.size());
         events_.push_back(
@@ -166,83 +159,59 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
             const Subscriber& one = subscribers_[i];
             if (!one.all_tenants && one.tenant != row.tenant) continue;
             if (!one.filter.wants(row.event_type)) continue;
-            if (one.misses) {
-                ++missed[i];
+            if (one.queue.misses) {
+                ++missed_[i];
             } else {
                 queues_.expect(one.id, 1);
                 targets_.push_back({event, i});
             }
         }
     }
-    for (std::uint32_t i = 0; i < missed.size(); ++i) {
-        if (missed[i] > 0) missed_.push_back({i, missed[i]});
-    }
 }
 
-Status FanOut::write(std::span<const Target> targets, std::span<const Missed> missed) {
-    const auto inserted = inlet_->insert(events_, endpoints_, targets, missed);
+Status FanOut::write(std::span<const Target> targets) {
+    const auto left_out = inlet_->insert(events_, endpoints_, targets);
     for (const Target& target : targets) {
-        if (inserted.ok()) {
+        if (left_out.ok()) {
             queues_.written(endpoints_[target.endpoint]);
         } else {
             queues_.take_back(endpoints_[target.endpoint], 1);
         }
     }
-    if (!inserted.ok()) return inserted.status();
-    for (const LeftOut& one : inserted->left_out) {
+    if (!left_out.ok()) return left_out.status();
+    for (const LeftOut& one : *left_out) {
         queues_.take_back(endpoints_[one.endpoint], one.rows);
-    }
-    for (const Missed& one : missed) uncounted_.erase(std::string(endpoints_[one.endpoint]));
-    for (const Missed& one : missed) {
-        const auto& left = inserted->uncounted;
-        if (std::find(left.begin(), left.end(), one.endpoint) == left.end()) continue;
-        uncounted_.emplace(endpoints_[one.endpoint], one.events);
     }
     return {};
 }
 
-// What could not be counted before goes with what is missed now.
-std::vector<Missed> FanOut::with_uncounted(std::vector<Missed> missed) const {
-    if (uncounted_.empty()) return missed;
-    for (std::uint32_t i = 0; i < endpoints_.size(); ++i) {
-        const auto before = uncounted_.find(endpoints_[i]);
-        if (before == uncounted_.end()) continue;
-        const auto now = std::find_if(missed.begin(), missed.end(),
-                                      [i](const Missed& one) { return one.endpoint == i; });
-        if (now == missed.end()) {
-            missed.push_back({i, before->second});
-        } else {
-            now->events += before->second;
-        }
-    }
-    return missed;
-}
-
 void FanOut::count_missed() {
-    for (const Missed& one : missed_) {
-        missed_total_ += one.events;
-        full_[std::string(endpoints_[one.endpoint])].untold += one.events;
+    std::vector<Missed> missed;
+    for (const Subscriber& one : subscribers_) {
+        if (one.queue.uncounted == 0) continue;
+        missed.push_back({one.id, one.created_at_us, one.queue.uncounted});
+    }
+    if (missed.empty()) return;
+    const auto held = inlet_->count_missed(missed);
+    if (!held.ok()) return;
+    const std::unordered_set<std::string_view> uncounted(held->begin(), held->end());
+    for (Subscriber& one : subscribers_) {
+        if (!uncounted.contains(one.id)) one.queue.uncounted = 0;
     }
 }
 
 std::vector<Remark> FanOut::take_remarks() {
     std::vector<Remark> remarks;
     const std::int64_t now_us = clock_.boot_us();
-    for (auto one = full_.begin(); one != full_.end();) {
-        Full& full = one->second;
-        if (now_us < full.quiet_until_us) {
-            ++one;
-        } else if (full.untold == 0) {
-            one = full_.erase(one);
-        } else {
-            full.quiet_until_us = now_us + kQuietUs;
-            remarks.push_back({Remark::Level::kError,
-                               "webhook_queue_full",
-                               {{"endpoint", one->first},
-                                {"missed", std::to_string(std::exchange(full.untold, 0))},
-                                {"limit", std::to_string(kMaxQueuePerEndpoint)}}});
-            ++one;
-        }
+    for (Subscriber& one : subscribers_) {
+        Queue& queue = one.queue;
+        if (queue.untold == 0 || now_us < queue.quiet_until_us) continue;
+        queue.quiet_until_us = now_us + kQuietUs;
+        remarks.push_back({Remark::Level::kError,
+                           "webhook_queue_full",
+                           {{"endpoint", one.id},
+                            {"missed", std::to_string(std::exchange(queue.untold, 0))},
+                            {"limit", std::to_string(kMaxQueuePerEndpoint)}}});
     }
     return remarks;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,26 +37,32 @@ class FanOut final : public mailbox::Client {
     /// is left out when the rows come again.
     Status insert(std::span<const mailbox::Row> rows) override;
 
+    /// Adds what endpoints missed to their totals. What cannot be counted now, as another
+    /// transaction holds the endpoint's row or the database is away, is by the next call;
+    /// `insert` calls it, too.
+    void count_missed();
     /// Events that an endpoint will not get, by this process.
     [[nodiscard]] std::int64_t missed_total() const { return missed_total_; }
     /// Whose queue is full, and how many it missed since the last line of it.
     [[nodiscard]] std::vector<Remark> take_remarks();
 
   private:
+    // What this process knows of an endpoint's.
+    struct Queue {
+        bool misses = false;  // events, from the first that found it full
+        std::int64_t look_again_us = 0;
+        bool looked_at = false;
+        std::int64_t uncounted = 0;  // events that are not in the endpoint's total yet
+        std::int64_t untold = 0;     // and not in the log
+        std::int64_t quiet_until_us = 0;
+    };
     struct Subscriber {
         std::string id;
         std::int64_t created_at_us = 0;
         EventFilter filter;
         bool all_tenants = true;
         std::string tenant;
-        bool misses = false;  // events, from the first that found its queue full
-        std::int64_t look_again_us = 0;
-        bool looked_at = false;  // its queue, by this process
-    };
-    // What is said of an endpoint whose queue is full.
-    struct Full {
-        std::int64_t quiet_until_us = 0;
-        std::int64_t untold = 0;  // events
+        Queue queue;
     };
 
     Status refresh();
@@ -66,9 +71,7 @@ class FanOut final : public mailbox::Client {
     // False: one that could get events again may not yet.
     [[nodiscard]] bool end_misses();
     void choose(std::span<const mailbox::Row> rows);
-    Status write(std::span<const Target> targets, std::span<const Missed> missed);
-    [[nodiscard]] std::vector<Missed> with_uncounted(std::vector<Missed> missed) const;
-    void count_missed();
+    Status write(std::span<const Target> targets);
 
     std::unique_ptr<Inlet> inlet_;
     Queues& queues_;
@@ -82,10 +85,7 @@ class FanOut final : public mailbox::Client {
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;
     std::vector<Target> targets_;
-    std::vector<Missed> missed_;
-    std::map<std::string, Full, std::less<>> full_;
-    // By endpoints whose rows another transaction holds: not in their totals yet.
-    std::map<std::string, std::int64_t, std::less<>> uncounted_;
+    std::vector<std::int64_t> missed_;  // by subscriber, of the batch
     std::int64_t missed_total_ = 0;
 };
 

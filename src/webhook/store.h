@@ -41,23 +41,17 @@ struct Target {
     std::uint32_t endpoint = 0;
 };
 
-/// How many of the events an endpoint will not get, as its queue is full.
+/// How many events an endpoint will not get, as its queue is full.
 struct Missed {
-    std::uint32_t endpoint = 0;
+    std::string_view endpoint_id;
+    std::int64_t created_at_us = 0;  ///< One that was made anew under its id missed nothing.
     std::int64_t events = 0;
 };
 
-/// How many deliveries of an endpoint were not written, as they are there already.
+/// How many deliveries of an endpoint were not written: they are there already, or it is gone.
 struct LeftOut {
     std::uint32_t endpoint = 0;
     std::int64_t rows = 0;
-};
-
-/// What of a batch was not written, where something was not.
-struct Inserted {
-    std::vector<LeftOut> left_out;  ///< There already, or of endpoints that are gone.
-    /// What these missed is not in their totals: another transaction holds their rows.
-    std::vector<std::uint32_t> uncounted;
 };
 
 /// Where a route writes deliveries. Used by one thread. Calls block up to the connect timeout and
@@ -79,12 +73,14 @@ class Inlet {
     /// How many deliveries of an endpoint there are, dead ones included; at most so many are
     /// counted.
     virtual Result<std::int64_t> queued(std::string_view endpoint, std::int64_t most) = 0;
-    /// Adds a delivery for each target, in their order, and what was missed to the endpoints'
-    /// totals, in one transaction that is durable on return.
-    virtual Result<Inserted> insert(std::span<const Event> events,
-                                    std::span<const std::string_view> endpoints,
-                                    std::span<const Target> targets,
-                                    std::span<const Missed> missed) = 0;
+    /// Adds a delivery for each target, in their order, in one transaction that is durable on
+    /// return.
+    virtual Result<std::vector<LeftOut>> insert(std::span<const Event> events,
+                                                std::span<const std::string_view> endpoints,
+                                                std::span<const Target> targets) = 0;
+    /// Adds it to the endpoints' totals; a crash of the server may undo that. Which of them it
+    /// passed over, as another transaction holds their rows.
+    virtual Result<std::vector<std::string>> count_missed(std::span<const Missed> missed) = 0;
 
   protected:
     Inlet() = default;

@@ -47,6 +47,11 @@ class DispatcherTest : public testing::TestWithParam<Backend> {
         return db_->value("SELECT state FROM outbox_webhook_endpoints WHERE endpoint_id = '" +
                           endpoint + "'");
     }
+    long long missed(const std::string& endpoint) {
+        return db_->number(
+            "SELECT missed_total FROM outbox_webhook_endpoints WHERE endpoint_id = '" + endpoint +
+            "'");
+    }
     static Events keyed(int from, int to, int keys) {
         Events events;
         for (int i = from; i < to; ++i) {
@@ -1422,11 +1427,6 @@ TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
     EXPECT_NE(rig.write(events), "");
     events.pop_back();
     ASSERT_EQ(rig.write(events), "");
-    const auto missed = [&](const std::string& endpoint) {
-        return db_->number(
-            "SELECT missed_total FROM outbox_webhook_endpoints WHERE endpoint_id = '" + endpoint +
-            "'");
-    };
     EXPECT_EQ(missed("full"), 10);
     EXPECT_EQ(missed("other"), 0);
     EXPECT_EQ(rig.fan_out().missed_total(), 10);
@@ -1443,6 +1443,36 @@ TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
     EXPECT_EQ(rig.sum_said("webhook_queue_full", "missed"), 130);
     EXPECT_LE(rig.times_said("webhook_queue_full"), 4U);
     EXPECT_EQ(leads.times_said("webhook_queue_full"), 0U);
+}
+
+// Its rows go with it, and what it missed is nobody's.
+TEST_P(DispatcherTest, AnEndpointMadeAnewHasMissedNothing) {
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    rig.fill("one", webhook::kMaxQueuePerEndpoint);
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    rig.turn();
+    EXPECT_EQ(rig.sum_said("webhook_queue_full", "missed"), 10);
+    rig.fill("one", webhook::kMaxQueuePerEndpoint);
+    rig.inlet().count_fails = {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {}, "no"};
+    ASSERT_EQ(rig.write(keyed(10, 20, 1)), "");
+    EXPECT_EQ(missed("one"), 10);
+    EXPECT_EQ(rig.fan_out().missed_total(), 20);
+    ASSERT_TRUE(open_registry(url_)->remove("one").value_or_throw().has_value());
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    // A time of SQLite has milliseconds.
+    if (GetParam() == Backend::kSqlite) {
+        db_->exec("UPDATE outbox_webhook_endpoints SET created_at = created_at + 1000");
+    }
+    rig.inlet().count_fails = {};
+    rig.fan_out().count_missed();
+    EXPECT_EQ(missed("one"), 0) << "before it is known that it is another";
+    rig.fill("one", 0);
+    ASSERT_EQ(rig.write(keyed(20, 30, 1)), "");
+    EXPECT_EQ(left("one"), 10);
+    EXPECT_EQ(missed("one"), 0);
+    rig.turn(70'000);
+    EXPECT_EQ(rig.sum_said("webhook_queue_full", "missed"), 10) << "of the former one";
 }
 
 // Relays of two outboxes write into one table, and one of them delivers.
@@ -1822,14 +1852,68 @@ TEST_P(HeldRow, OfAFullQueueDelaysNoEvent) {
     ASSERT_EQ(rig.write(keyed(20, 30, 1)), "");
     EXPECT_EQ(left("one"), 30);
     let_go();
-    // What was missed meanwhile is counted with the next event, whoever that is for.
-    rig.fill("two", 0);
+    // What was missed meanwhile is counted soon, also where no event comes.
+    rig.fan_out().count_missed();
+    EXPECT_EQ(missed("two"), 30);
+    rig.fan_out().count_missed();
     ASSERT_EQ(rig.write(keyed(30, 40, 1)), "");
-    EXPECT_EQ(left("two"), 10);
-    EXPECT_EQ(db_->value("SELECT missed_total FROM outbox_webhook_endpoints WHERE endpoint_id = "
-                         "'two'"),
-              "30");
-    EXPECT_EQ(rig.fan_out().missed_total(), 30);
+    EXPECT_EQ(missed("two"), 40);
+    EXPECT_EQ(rig.fan_out().missed_total(), 40);
+}
+
+TEST_P(HeldRow, OfAnotherEndpointHoldsNoFullOneWithIt) {
+    Rig rig(url_);
+    rig.fill("one", webhook::kMaxQueuePerEndpoint);
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    hold("endpoints WHERE endpoint_id = 'two' FOR UPDATE");
+    std::string written;
+    std::thread writes([&] { written = rig.write(keyed(10, 20, 1)); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "the route waits", [&] {
+        return db_->number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+                   "wait_event_type = 'Lock'") == 1;
+    }));
+    EXPECT_EQ(db_->number("SELECT count(*) FROM (SELECT FROM outbox_webhook_endpoints WHERE "
+                          "endpoint_id = 'one' FOR NO KEY UPDATE SKIP LOCKED) one"),
+              1);
+    let_go();
+    writes.join();
+    EXPECT_EQ(written, "");
+    EXPECT_EQ(missed("one"), 20);
+}
+
+// As long as a transaction that counts what was missed may be met.
+TEST_P(HeldRow, ForAMomentDelaysForAMomentAndAccusesNobody) {
+    Rig rig(url_);
+    ASSERT_EQ(rig.write(keyed(0, 20, 1)), "");
+    for (int i = 0; i < 10; ++i) {
+        bool met = false;
+        rig.outlet().records = [&] { met = true; };
+        hold("endpoints WHERE endpoint_id = 'two' FOR NO KEY UPDATE");
+        ASSERT_EQ(rig.write(keyed(20 * i, 20 * i + 20, 1)), "");
+        ASSERT_TRUE(rig.turn_until("it is met", [&] { return met; }));
+        rig.turns(15);
+        let_go();
+        rig.turns(40);
+        EXPECT_EQ(left("two"), 0) << "after a moment";
+    }
+    EXPECT_FALSE(rig.said("webhook_not_recorded")) << rig.remarks();
+}
+
+// Who counts holds the row for no longer than the statement takes: its commit waits for no disk.
+TEST_P(HeldRow, ByWhoCountsWaitsForNoDisk) {
+    db_->exec("CREATE TABLE seen AS SELECT ''::text AS how");
+    db_->exec(
+        "CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE public.seen "
+        "SET how = current_setting('synchronous_commit'); RETURN NULL; END $$");
+    db_->exec(
+        "CREATE CONSTRAINT TRIGGER look AFTER UPDATE ON outbox_webhook_endpoints DEFERRABLE "
+        "INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION look()");
+    Rig rig(url_);
+    rig.fill("two", webhook::kMaxQueuePerEndpoint);
+    ASSERT_EQ(rig.write(keyed(0, 10, 1)), "");
+    EXPECT_EQ(missed("two"), 10);
+    EXPECT_EQ(db_->value("SELECT how FROM seen"), "off");
 }
 
 // By who writes to SQLite, or has PostgreSQL make an index.

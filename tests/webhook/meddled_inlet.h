@@ -18,6 +18,7 @@ class MeddledInlet final : public webhook::Inlet {
     std::map<std::string, std::int64_t, std::less<>> lengths;  // by endpoint
     int looks = 0;
     Status look_fails;
+    Status count_fails;  // of what was missed
 
     Status prepare() override { return inlet_->prepare(); }
     Result<std::vector<webhook::Endpoint>> look() override { return inlet_->look(); }
@@ -30,11 +31,15 @@ class MeddledInlet final : public webhook::Inlet {
         const auto found = lengths.find(endpoint);
         return found == lengths.end() ? inlet_->queued(endpoint, most) : found->second;
     }
-    Result<webhook::Inserted> insert(std::span<const webhook::Event> events,
-                                     std::span<const std::string_view> endpoints,
-                                     std::span<const webhook::Target> targets,
-                                     std::span<const webhook::Missed> missed) override {
-        return inlet_->insert(events, endpoints, targets, missed);
+    Result<std::vector<webhook::LeftOut>> insert(
+        std::span<const webhook::Event> events, std::span<const std::string_view> endpoints,
+        std::span<const webhook::Target> targets) override {
+        return inlet_->insert(events, endpoints, targets);
+    }
+    Result<std::vector<std::string>> count_missed(
+        std::span<const webhook::Missed> missed) override {
+        if (!count_fails.ok()) return count_fails;
+        return inlet_->count_missed(missed);
     }
 
   private:

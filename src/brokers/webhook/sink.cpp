@@ -35,6 +35,7 @@ class WebhookSink final : public spi::Sink {
         stopping_.store(true, std::memory_order_release);
         queues_.wake();
         if (thread_.joinable()) thread_.join();
+        fan_out_->count_missed();
     }
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
@@ -55,6 +56,7 @@ class WebhookSink final : public spi::Sink {
 
     void report(spi::SinkReport& out) override {
         auto told = dispatcher_.take_remarks();
+        fan_out_->count_missed();
         auto missed = fan_out_->take_remarks();
         for (auto* remarks : {&told, &missed}) {
             for (Remark& remark : *remarks) {

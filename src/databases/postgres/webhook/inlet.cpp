@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <functional>
 #include <libpq-fe.h>
 #include <map>
@@ -19,6 +18,7 @@ namespace {
 
 constexpr const char* kInsertName = "outbox_webhook_insert";
 constexpr const char* kVersionName = "outbox_webhook_version";
+constexpr const char* kMissedName = "outbox_webhook_missed";
 constexpr const char* kQueuedName = "outbox_webhook_queued";
 constexpr Oid kByteaOid = 17;
 constexpr Oid kInt8Oid = 20;
@@ -74,6 +74,25 @@ std::string version_sql(const WebhookTables& tables) {
            "CASE WHEN isfinite(created_at) THEN (date_part('epoch', created_at) * "
            "1000000)::bigint ELSE 0 END)), 0) FROM " +
            tables.endpoints;
+}
+
+// Holds the rows for this statement alone: the commit waits for no disk.
+std::string missed_sql(const WebhookTables& tables) {
+    const std::string endpoint =
+        tables.endpoints +
+        " e ON e.endpoint_id = m.endpoint_id AND m.created = " + microseconds_of("e.created_at");
+    return "WITH m AS (SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS "
+           "m(endpoint_id, created, events)), "
+           "held AS MATERIALIZED (SELECT m.endpoint_id, m.events FROM m JOIN " +
+           endpoint +
+           " ORDER BY e.endpoint_id FOR NO KEY UPDATE OF e SKIP LOCKED), "
+           "counted AS (UPDATE " +
+           tables.endpoints +
+           " e SET missed_total = e.missed_total + held.events FROM held WHERE e.endpoint_id = "
+           "held.endpoint_id RETURNING e.endpoint_id, set_config('synchronous_commit', 'off', "
+           "true)) "
+           "SELECT m.endpoint_id FROM m JOIN " +
+           endpoint + " WHERE m.endpoint_id NOT IN (SELECT endpoint_id FROM counted)";
 }
 
 std::string queued_sql(const WebhookTables& tables) {
@@ -138,31 +157,37 @@ class PostgresInlet final : public webhook::Inlet {
         return counted->integer(0, 0);
     }
 
-    Result<webhook::Inserted> insert(std::span<const webhook::Event> events,
-                                     std::span<const std::string_view> endpoints,
-                                     std::span<const webhook::Target> targets,
-                                     std::span<const webhook::Missed> missed) override {
+    Result<std::vector<webhook::LeftOut>> insert(
+        std::span<const webhook::Event> events, std::span<const std::string_view> endpoints,
+        std::span<const webhook::Target> targets) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
-        if (missed.empty()) {
-            const auto done =
-                (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
-            if (!done.ok()) return failed(done.error());
-            return webhook::Inserted{left_out(endpoints, targets, *done), {}};
+        const auto done =
+            (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
+        if (!done.ok()) return failed(done.error());
+        return left_out(endpoints, targets, *done);
+    }
+
+    Result<std::vector<std::string>> count_missed(
+        std::span<const webhook::Missed> missed) override {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        std::vector<std::string> ids;
+        std::vector<std::int64_t> created;
+        std::vector<std::int64_t> events;
+        for (const webhook::Missed& one : missed) {
+            ids.emplace_back(one.endpoint_id);
+            created.push_back(one.created_at_us);
+            events.push_back(one.events);
         }
-        webhook::Inserted out;
-        Status status = (*connection)->execute("BEGIN");
-        if (status.ok()) status = count_missed(**connection, endpoints, missed, out.uncounted);
-        if (status.ok() && !targets.empty()) {
-            const auto done =
-                (*connection)->query_prepared(kInsertName, of(events, endpoints, targets));
-            status = done.status();
-            if (done.ok()) out.left_out = left_out(endpoints, targets, *done);
-        }
-        if (status.ok()) status = (*connection)->execute("COMMIT");
-        if (status.ok()) return out;
-        static_cast<void>((*connection)->execute("ROLLBACK"));
-        return failed(status.error());
+        const auto held =
+            (*connection)
+                ->query_prepared(kMissedName,
+                                 Params().texts(ids).integers(created).integers(events));
+        if (!held.ok()) return failed(held.error());
+        std::vector<std::string> out;
+        for (int row = 0; row < held->size(); ++row) out.push_back(held->string(row, 0));
+        return out;
     }
 
   private:
@@ -177,36 +202,6 @@ class PostgresInlet final : public webhook::Inlet {
         auto read = read_endpoints(**connection, tables_.endpoints);
         if (!read.ok()) return webhook_error(read.error());
         return read;
-    }
-
-    // No event waits for who holds an endpoint's row: what it missed is counted later.
-    Status count_missed(Connection& connection, std::span<const std::string_view> endpoints,
-                        std::span<const webhook::Missed> missed,
-                        std::vector<std::uint32_t>& uncounted) const {
-        std::vector<std::string> ids;
-        for (const webhook::Missed& one : missed) ids.emplace_back(endpoints[one.endpoint]);
-        const auto held = hold_endpoints(connection, tables_, ids);
-        if (!held.ok()) return held.status();
-        ids.clear();
-        std::vector<std::int64_t> counts;
-        for (const webhook::Missed& one : missed) {
-            const std::string_view id = endpoints[one.endpoint];
-            if (held->here.contains(id)) {
-                ids.emplace_back(id);
-                counts.push_back(one.events);
-            } else if (std::find(held->elsewhere.begin(), held->elsewhere.end(), id) !=
-                       held->elsewhere.end()) {
-                uncounted.push_back(one.endpoint);
-            }
-        }
-        if (ids.empty()) return {};
-        return connection
-            .query("UPDATE " + tables_.endpoints +
-                       " e SET missed_total = e.missed_total + m.events FROM unnest($1::text[], "
-                       "$2::bigint[]) AS m(endpoint_id, events) WHERE e.endpoint_id = "
-                       "m.endpoint_id",
-                   Params().texts(ids).integers(counts))
-            .status();
     }
 
     // Lends what it keeps until the next call.
@@ -265,6 +260,9 @@ class PostgresInlet final : public webhook::Inlet {
         status = connection.prepare(kInsertName, insert_sql(tables_), types);
         if (!status.ok()) return status;
         status = connection.prepare(kVersionName, version_sql(tables_), Params());
+        if (!status.ok()) return status;
+        status = connection.prepare(kMissedName, missed_sql(tables_),
+                                    Params().texts({}).integers({}).integers({}));
         if (!status.ok()) return status;
         return connection.prepare(kQueuedName, queued_sql(tables_), Params().text("").integer(0));
     }

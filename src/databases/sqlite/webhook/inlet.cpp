@@ -30,7 +30,9 @@ constexpr const char* kQueued =
     "SELECT count(*) FROM (SELECT 1 FROM outbox_webhook_deliveries WHERE endpoint_id = ?1 LIMIT "
     "?2)";
 constexpr const char* kMissed =
-    "UPDATE outbox_webhook_endpoints SET missed_total = missed_total + ?2 WHERE endpoint_id = ?1";
+    "UPDATE outbox_webhook_endpoints SET missed_total = missed_total + ?3 WHERE endpoint_id = ?1 "
+    "AND "
+    "created_at = ?2";
 
 class SqliteInlet final : public webhook::Inlet {
   public:
@@ -97,33 +99,48 @@ class SqliteInlet final : public webhook::Inlet {
         return status;
     }
 
-    Result<webhook::Inserted> insert(std::span<const webhook::Event> events,
-                                     std::span<const std::string_view> endpoints,
-                                     std::span<const webhook::Target> targets,
-                                     std::span<const webhook::Missed> missed) override {
+    Result<std::vector<webhook::LeftOut>> insert(
+        std::span<const webhook::Event> events, std::span<const std::string_view> endpoints,
+        std::span<const webhook::Target> targets) override {
         if (Status status = prepare(); !status.ok()) return status;
-        webhook::Inserted inserted;
+        std::vector<webhook::LeftOut> left_out;
         Status status = database_->execute("BEGIN IMMEDIATE");
         for (const webhook::Target& target : targets) {
             if (!status.ok()) break;
             status = insert_one(endpoints[target.endpoint], events[target.event]);
-            if (database_->changes() == 0) inserted.left_out.push_back({target.endpoint, 1});
+            if (database_->changes() == 0) left_out.push_back({target.endpoint, 1});
         }
+        status = finish(std::move(status));
+        if (!status.ok()) return status;
+        return left_out;
+    }
+
+    Result<std::vector<std::string>> count_missed(
+        std::span<const webhook::Missed> missed) override {
+        if (Status status = prepare(); !status.ok()) return status;
+        Status status = database_->execute("BEGIN IMMEDIATE");
         for (const webhook::Missed& one : missed) {
             if (!status.ok()) break;
             Statement add(*database_, kMissed);
-            add.bind(endpoints[one.endpoint]).bind(one.events);
+            add.bind(one.endpoint_id).bind(one.created_at_us).bind(one.events);
             status = add.run();
         }
+        status = finish(std::move(status));
+        if (!status.ok()) return status;
+        return std::vector<std::string>();
+    }
+
+  private:
+    // The transaction, as it went so far.
+    Status finish(Status status) {
         if (status.ok()) status = database_->execute("COMMIT");
-        if (status.ok()) return inserted;
+        if (status.ok()) return status;
         // What is open dies with the connection at the latest.
         if (database_->in_transaction()) static_cast<void>(database_->execute("ROLLBACK"));
         if (!mailbox::blames_a_message(status.error().advice)) close();
         return status;
     }
 
-  private:
     Status insert_one(std::string_view endpoint, const webhook::Event& event) {
         const Run insert(*insert_);
         insert->lend(endpoint).lend(event.id).lend(event.type);

@@ -1,7 +1,6 @@
 #include "tests/simulation/broker.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -35,8 +34,8 @@ ErrorInfo error(ErrorCode code, Advice advice, const char* message) {
 }  // namespace
 
 struct SimSink::Session {
-    Session(World& w, Database& d, Judge& j, Broker& b, const Settings& s, int session_route)
-        : world(w), database(d), judge(j), broker(b), settings(s), route(session_route) {
+    Session(World& w, Judge& j, Broker& b, const Settings& s, int session_route)
+        : world(w), judge(j), broker(b), settings(s), route(session_route) {
         number = ++broker.sessions;
     }
 
@@ -54,7 +53,6 @@ struct SimSink::Session {
     }
 
     World& world;
-    Database& database;
     Judge& judge;
     Broker& broker;
     const Settings& settings;
@@ -68,15 +66,15 @@ struct SimSink::Session {
     std::map<std::string, int> untold;  // failures by key that `poll` has not told yet
 };
 
-SimSink::SimSink(World& world, Database& database, Judge& judge, Broker& broker,
-                 const Settings& settings, int relay, int route)
+SimSink::SimSink(World& world, Judge& judge, Broker& broker, const Settings& settings, int relay,
+                 int route)
     : world_(world),
       judge_(judge),
       broker_(broker),
       relay_(relay),
       route_(route),
       capabilities_{"simulated", spi::Guarantee::kAtLeastOnce, settings.fail_stop, true},
-      session_(std::make_shared<Session>(world, database, judge, broker, settings, route)) {
+      session_(std::make_shared<Session>(world, judge, broker, settings, route)) {
     session_->task = world.spawn(World::kNoGroup, "session " + std::to_string(session_->number),
                                  [session = session_] { session->run(); });
 }
@@ -106,7 +104,7 @@ bool SimSink::publish(const spi::Record& record) {
     handed.record = record;
     handed.id = record.id;
     if (record.key.data() != nullptr) handed.key = record.key;
-    std::from_chars(handed.id.data() + 1, handed.id.data() + handed.id.size(), handed.position);
+    handed.position = number_of(handed.id);
     handed.doomed = session.untold.contains(handed.key) && !handed.key.empty();
     judge_.published(relay_, session.number, route_, handed.position);
     if (world_.tracing()) {

@@ -10,7 +10,6 @@
 
 #include <outbox/spi/sink.h>
 
-#include "tests/simulation/database.h"
 #include "tests/simulation/judge.h"
 #include "tests/simulation/settings.h"
 #include "tests/simulation/world.h"
@@ -30,8 +29,8 @@ struct Broker {
 /// of the relay: a task of its own decides about each record, some time later.
 class SimSink final : public spi::Sink {
   public:
-    SimSink(World& world, Database& database, Judge& judge, Broker& broker,
-            const Settings& settings, int relay, int route);
+    SimSink(World& world, Judge& judge, Broker& broker, const Settings& settings, int relay,
+            int route);
     ~SimSink() override;
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {

@@ -138,7 +138,7 @@ std::vector<core::Writer> Database::writers() const {
 
 Status Database::record(const spi::RecordBatch& batch) {
     if (batch.epoch != epoch_) return lease_lost();
-    judge_.recorded(batch, routes_);
+    judge_.recorded(batch, batch.finished, routes_);
     for (const spi::Delivery& delivery : batch.failed) {
         deliveries_[{delivery.route, delivery.position}] = delivery;
     }

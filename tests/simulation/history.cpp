@@ -4,17 +4,32 @@
 #include <set>
 #include <utility>
 
+#include "tests/simulation/source.h"
+
 namespace outbox::simulation {
 
 History::History(const Settings& settings)
     : settings_(settings),
       world_(settings.seed, settings.tracing),
       judge_(world_, settings_),
-      database_(world_, judge_) {}
+      database_(world_, judge_),
+      around_{.world = world_,
+              .judge = judge_,
+              .broker = broker_,
+              .settings = settings_,
+              .wall_offset_us = database_.wall_offset_us,
+              .open_source =
+                  [this](int relay) {
+                      return Result<std::unique_ptr<spi::Source>>(
+                          std::make_unique<SimSource>(world_, database_, judge_, settings_, relay));
+                  },
+              .vanish =
+                  [](int, spi::Source* source) {
+                      if (source != nullptr) static_cast<SimSource*>(source)->vanish();
+                  }} {}
 
 void History::start_relay() {
-    relays_.push_back(std::make_unique<RelayProcess>(world_, database_, judge_, broker_, settings_,
-                                                     next_relay_++));
+    relays_.push_back(std::make_unique<RelayProcess>(around_, next_relay_++));
     living_.push_back(relays_.back().get());
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/simulation/database.h"
 #include "tests/simulation/process.h"
 
 namespace outbox::simulation {
@@ -45,6 +46,7 @@ class History {
     Judge judge_;
     Database database_;
     Broker broker_;
+    Surroundings around_;
     std::vector<std::unique_ptr<RelayProcess>> relays_;  // dead ones, too
     std::vector<RelayProcess*> living_;
     int next_relay_ = 1;

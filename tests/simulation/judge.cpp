@@ -1,6 +1,7 @@
 #include "tests/simulation/judge.h"
 
 #include <algorithm>
+#include <charconv>
 
 namespace outbox::simulation {
 
@@ -21,6 +22,13 @@ std::string name(int route, Position position) {
     return "event " + std::to_string(position) + " on route " + std::to_string(route);
 }
 }  // namespace
+
+Position number_of(std::string_view id) {
+    id.remove_prefix(id.find_last_of("e-") + 1);
+    Position number = 0;
+    std::from_chars(id.data(), id.data() + id.size(), number);
+    return number;
+}
 
 Judge::Judge(World& world, const Settings& settings) : world_(world), settings_(settings) {}
 
@@ -46,6 +54,28 @@ void Judge::committed(const SimEvent& event) {
     for (int route = 0; route < settings_.routes; ++route) {
         // What no route takes becomes the first route's dead letter.
         if (wants(route, event) || (route == 0 && event.type == "none")) ++unsettled_;
+    }
+}
+
+void Judge::withdrawn(Position position) {
+    for (int route = 0; route < settings_.routes; ++route) {
+        const SimEvent& event = events_.at(position);
+        if (wants(route, event) || (route == 0 && event.type == "none")) settled(route, position);
+    }
+}
+
+void Judge::holds(int relay, std::uint64_t epoch) {
+    if (epoch <= epoch_) {
+        violation("relay " + std::to_string(relay) + " has epoch " + std::to_string(epoch) +
+                  " after " + std::to_string(epoch_));
+    }
+    epoch_ = std::max(epoch_, epoch);
+}
+
+void Judge::in_ledger(int route, Position position) {
+    const SimEvent* event = find(position);
+    if (event != nullptr && wants(route, *event) && !settled_.contains({route, position})) {
+        violation("a ledger holds " + name(route, position) + ", which is not finished");
     }
 }
 
@@ -114,39 +144,43 @@ void Judge::settled(int route, Position position) {
 
 void Judge::check_dead(const spi::DeadLetter& letter) {
     const int route = route_of(letter.route);
-    const SimEvent* event = find(letter.position);
-    if (event == nullptr || letter.event.size() != 1 || letter.event.events()[0].id != event->id) {
+    const Position number =
+        letter.event.size() == 1 ? number_of(letter.event.events()[0].id) : Position{0};
+    const SimEvent* event = find(number);
+    if (event == nullptr || letter.event.events()[0].id != event->id) {
         violation("a dead letter that is no committed event");
         return;
     }
     if (!may_die(*event)) {
-        violation(name(route, letter.position) + " was given up on without fault: " + letter.error);
+        violation(name(route, number) + " was given up on without fault: " + letter.error);
     }
     const bool counted =
         event->trouble == Trouble::kFailsAlways || event->trouble == Trouble::kTimesOut;
     if (counted && letter.attempts != settings_.options.retry.max_attempts) {
-        violation(name(route, letter.position) + " was given up on after " +
+        violation(name(route, number) + " was given up on after " +
                   std::to_string(letter.attempts) + " attempts");
     }
-    if (counted && failures_[{route, letter.position}] < letter.attempts) {
-        violation(name(route, letter.position) + " has more attempts than failures");
+    if (counted && failures_[{route, number}] < letter.attempts) {
+        violation(name(route, number) + " has more attempts than failures");
     }
-    dead_.insert({route, letter.position});
-    settled(route, letter.position);
+    dead_.insert({route, number});
+    settled(route, number);
 }
 
-void Judge::recorded(const spi::RecordBatch& batch, std::span<const std::string> routes) {
+void Judge::recorded(const spi::RecordBatch& batch, std::span<const spi::Finished> finished_now,
+                     std::span<const std::string> routes) {
     for (const spi::DeadLetter& letter : batch.dead) check_dead(letter);
     for (const spi::Delivery& delivery : batch.failed) {
-        const SimEvent* event = find(delivery.position);
+        const Position number = number_of(delivery.event_id);
+        const SimEvent* event = find(number);
         if (event == nullptr) {
             violation("a failed delivery of no committed event");
         } else if (event->trouble == Trouble::kNone && delivery.attempts > kBadLuck) {
-            violation(name(route_of(delivery.route), delivery.position) + " has " +
+            violation(name(route_of(delivery.route), number) + " has " +
                       std::to_string(delivery.attempts) + " attempts without fault");
         }
     }
-    for (const spi::Finished& finished : batch.finished) {
+    for (const spi::Finished& finished : finished_now) {
         const int route = route_of(routes[finished.route]);
         for (const Position position : finished.positions) {
             const SimEvent* event = find(position);

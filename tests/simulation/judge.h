@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,8 @@ enum class Trouble : std::uint8_t {
     kNoRoute,      ///< No route takes it.
 };
 
+/// An event is told from all others by a number that goes up with the order of its key: its
+/// position, or what its id ends with where positions come again.
 struct SimEvent {
     Position position = 0;
     std::string id;
@@ -37,6 +40,9 @@ struct SimEvent {
     Trouble trouble = Trouble::kNone;
     bool heartbeat = false;  ///< Written after the history proper to keep destinations busy.
 };
+
+/// What an id ends with: "e7", or the digits of a UUID's last part.
+[[nodiscard]] Position number_of(std::string_view id);
 
 /// Knows the whole truth and checks the promises against it as the history goes on.
 class Judge {
@@ -48,17 +54,28 @@ class Judge {
     [[nodiscard]] const SimEvent* find(Position position) const;
     [[nodiscard]] bool wants(int route, const SimEvent& event) const;
 
+    /// Somebody took it out of the table: it is owed to nobody any more.
+    void withdrawn(Position position);
+
     // What relays and destinations did. A term is one relay's time of holding the lease.
     void may_send_until(int relay, std::int64_t until_us) { may_send_until_us_[relay] = until_us; }
     void published(int relay, int session, int route, Position position);
     void not_accepted(int session, Position position);
     void accepted(int route, Position position);
-    void recorded(const spi::RecordBatch& batch, std::span<const std::string> routes);
+    /// `finished` is the batch's, by the numbers of events.
+    void recorded(const spi::RecordBatch& batch, std::span<const spi::Finished> finished,
+                  std::span<const std::string> routes);
     void removed(Position position);
+    /// Each owner of the lease has an epoch above all before.
+    void holds(int relay, std::uint64_t epoch);
+    [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+    /// A ledger says that the route has finished it, or would not send it.
+    void in_ledger(int route, Position position);
     void failed(int route, Position position) { failures_[{route, position}] += 1; }
     /// Counts: how often the destination has refused it before.
     std::uint32_t refused(int route, Position position) { return refusals_[{route, position}]++; }
     void session_ended(int session) { unrecorded_.erase(session); }
+    static int route_of(const std::string& name) { return name.starts_with("first") ? 0 : 1; }
     /// What was wrong with the event is no longer.
     void mended(Position position) { mended_.insert(position); }
     [[nodiscard]] bool is_mended(Position position) const { return mended_.contains(position); }
@@ -88,7 +105,6 @@ class Judge {
     void settled(int route, Position position);
     void check_order(int route, const SimEvent& event);
     void check_dead(const spi::DeadLetter& letter);
-    int route_of(const std::string& name) const { return name == "first" ? 0 : 1; }
 
     World& world_;
     const Settings& settings_;
@@ -108,6 +124,7 @@ class Judge {
         std::set<Position> positions;
     };
     std::map<int, Session> unrecorded_;  // sent and not in a checkpoint, by session
+    std::uint64_t epoch_ = 0;
     std::size_t unsettled_ = 0;
     std::size_t repeats_ = 0;
     std::vector<std::string> violations_;

@@ -1,5 +1,6 @@
 #include "tests/simulation/process.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,8 @@ namespace outbox::simulation {
 namespace {
 
 constexpr std::int64_t kBootedAgoUs = 77 * kSecond;
+
+}  // namespace
 
 relay::RouteSpec route_spec(int route, const Settings& settings) {
     relay::RouteSpec spec;
@@ -21,8 +24,6 @@ relay::RouteSpec route_spec(int route, const Settings& settings) {
     return spec;
 }
 
-}  // namespace
-
 // What the threads of one term share.
 struct RelayProcess::Running {
     std::unique_ptr<relay::Term> term;
@@ -33,44 +34,74 @@ struct RelayProcess::Running {
     std::int64_t drain_until_us = 0;
 };
 
-RelayProcess::RelayProcess(World& world, Database& database, Judge& judge, Broker& broker,
-                           const Settings& settings, int number)
-    : world_(world),
-      judge_(judge),
+RelayProcess::RelayProcess(const Surroundings& around, int number)
+    : around_(around),
+      world_(around.world),
+      judge_(around.judge),
       number_(number),
-      source_(world, database, judge, settings, number),
-      clock_(world, database.wall_offset_us, kBootedAgoUs * number),
-      options_(settings.options),
+      clock_(world_, around.wall_offset_us, kBootedAgoUs * number),
+      options_(around.settings.options),
       notify_([this](const relay::Note& note) {
           if (!world_.tracing()) return;
           std::string line = "relay " + std::to_string(number_) + " " + note.what;
           for (const auto& [name, value] : note.fields) line.append(" " + name + "=" + value);
           world_.trace(line);
-      }),
-      lease_(source_, clock_, options_, view_) {
+      }) {
     options_.owner = "relay-" + std::to_string(number);
-    for (int route = 0; route < settings.routes; ++route) {
-        routes_.push_back(route_spec(route, settings));
-        routes_.back().make_sink = [&world, &database, &judge, &broker, &settings, number, route](
-                                       const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
-            return std::unique_ptr<spi::Sink>(
-                std::make_unique<SimSink>(world, database, judge, broker, settings, number, route));
+    if (around.routes) {
+        routes_ = around.routes();
+    } else {
+        for (int route = 0; route < around.settings.routes; ++route) {
+            routes_.push_back(route_spec(route, around.settings));
+        }
+    }
+    for (relay::RouteSpec& spec : routes_) {
+        spec.make_sink = [&around, number, route = Judge::route_of(spec.name)](
+                             const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
+            return std::unique_ptr<spi::Sink>(std::make_unique<SimSink>(
+                around.world, around.judge, around.broker, around.settings, number, route));
         };
         stats_.push_back(std::make_unique<relay::RouteStats>());
+        told_.push_back(stats_.back().get());
     }
     main_ = world_.spawn(number, options_.owner, [this] { run(); });
 }
 
 void RelayProcess::kill() {
     world_.trace("relay " + std::to_string(number_) + " is killed");
-    if (world_.random().chance(0.3)) source_.vanish();
+    if (world_.random().chance(0.3)) around_.vanish(number_, source_.get());
     world_.kill(number_);
 }
 
 void RelayProcess::run() {
+    while (!stopping_ && !source_) {
+        auto source = around_.open_source(number_);
+        if (source.ok()) {
+            source_ = std::move(*source);
+        } else if (source.error().advice == Advice::kStop) {
+            stops(source.error());
+        } else {
+            world_.sleep(options_.lease_retry_ms * kMs);
+        }
+    }
+    if (!source_) return;
+    lease_.emplace(*source_, clock_, options_, view_);
+    if (!around_.real) return hold_the_lease();
+    const std::shared_ptr<void> closes(nullptr, [this](void*) {
+        lease_.reset();
+        source_.reset();
+    });
+    hold_the_lease();
+}
+
+void RelayProcess::hold_the_lease() {
     while (!stopping_) {
-        const auto epoch = lease_.try_acquire();
+        const auto epoch = lease_->try_acquire();
         if (!epoch.ok() || !*epoch) {
+            if (around_.real && !epoch.ok() && epoch.error().advice == Advice::kStop &&
+                epoch.error().code != ErrorCode::kServerChanged) {
+                stops(epoch.error());
+            }
             world_.sleep(options_.lease_retry_ms * kMs);
             continue;
         }
@@ -79,14 +110,47 @@ void RelayProcess::run() {
     }
 }
 
+Result<std::unique_ptr<relay::Term>> RelayProcess::open(std::uint64_t epoch) {
+    bool begun = false;
+    const auto open_now = [&] {
+        return relay::Term::open(
+            {*source_, routes_, told_, options_, clock_, view_, notify_, epoch});
+    };
+    if (!around_.real) return open_now();
+    const World::TaskId keeping = world_.spawn(number_, options_.owner + " keeper", [&] {
+        for (bool kept = true; kept && !begun;) {
+            const auto renewed = lease_->keep();
+            kept = renewed.ok() ? *renewed : view_.valid(clock_.boot_us());
+            world_.sleep(20 * kMs);
+        }
+    });
+    auto opened = open_now();
+    begun = true;
+    while (!world_.ended(keeping)) world_.sleep(kMs);
+    return opened;
+}
+
+void RelayProcess::cannot_open(const ErrorInfo& why) {
+    world_.trace("relay " + std::to_string(number_) + " cannot begin: " + describe(why));
+    const bool goes_on = why.code == ErrorCode::kLeaseLost || why.code == ErrorCode::kServerChanged;
+    if (around_.real && !goes_on && why.advice == Advice::kStop) stops(why);
+    world_.sleep(options_.lease_retry_ms * kMs);
+}
+
+// The process ends, as the program does.
+void RelayProcess::stops(const ErrorInfo& why) {
+    world_.trace("relay " + std::to_string(number_) + " ends: " + describe(why));
+    if (!around_.may_end || !around_.may_end(why)) {
+        judge_.violation("a relay stopped: " + describe(why));
+    }
+    stopping_ = true;
+}
+
 void RelayProcess::serve(std::uint64_t epoch) {
-    std::vector<relay::RouteStats*> stats;
-    for (const auto& one : stats_) stats.push_back(one.get());
-    auto opened =
-        relay::Term::open({source_, routes_, stats, options_, clock_, view_, notify_, epoch});
+    auto opened = open(epoch);
     if (!opened.ok()) {
-        lease_.release();
-        world_.sleep(options_.lease_retry_ms * kMs);
+        lease_->release();
+        cannot_open(opened.error());
         return;
     }
     Running running;
@@ -104,7 +168,7 @@ void RelayProcess::serve(std::uint64_t epoch) {
         world_.spawn(number_, options_.owner + " housekeeper", [&] { turn_housekeeper(running); });
     bool kept = true;
     while (kept && !stopping_ && !running.over) {
-        const auto renewed = lease_.keep();
+        const auto renewed = lease_->keep();
         kept = renewed.ok() ? *renewed : view_.valid(clock_.boot_us());
         world_.sleep(20 * kMs);
     }
@@ -124,7 +188,7 @@ void RelayProcess::serve(std::uint64_t epoch) {
     running.recorder_done = true;
     while (!world_.ended(remover) || !world_.ended(housekeeper)) world_.sleep(kMs);
     running.term.reset();
-    if (kept) lease_.release();
+    if (kept) lease_->release();
 }
 
 void RelayProcess::turn_route(Running& running, std::size_t route) {
@@ -185,11 +249,11 @@ void RelayProcess::turn(Running& running, const bool& ending, std::int64_t most_
 
 void RelayProcess::ended_by(Running& running, const Status& why) {
     world_.trace("relay " + std::to_string(number_) + " stops: " + describe(why.error()));
+    running.over = true;
     if (why.error().code != ErrorCode::kLeaseLost &&
         why.error().code != ErrorCode::kServerChanged) {
-        judge_.violation("a relay stopped: " + describe(why.error()));
+        stops(why.error());
     }
-    running.over = true;
 }
 
 }  // namespace outbox::simulation

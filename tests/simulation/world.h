@@ -60,6 +60,11 @@ class World {
         return !tasks_[task]->fiber || tasks_[task]->fiber->finished();
     }
     [[nodiscard]] TaskId current() const { return current_; }
+    /// Of the current task.
+    [[nodiscard]] Group group() const { return tasks_[current_]->group; }
+    /// A task moves, and not somebody beside the world.
+    [[nodiscard]] bool in_task() const { return in_task_; }
+    [[nodiscard]] bool dying() const { return in_task_ && tasks_[current_]->killed; }
     /// From within a task: others go on meanwhile. Throws `Killed`.
     void sleep(std::int64_t us) { sleep_until(now_us_ + us); }
     void sleep_until(std::int64_t time_us);
@@ -102,6 +107,7 @@ class World {
     std::vector<Group> dying_;
     std::vector<std::int64_t> paused_until_us_;  // by group
     TaskId current_ = 0;
+    bool in_task_ = false;
     std::uint64_t fingerprint_ = 0;
     std::deque<std::string> lines_;
 };

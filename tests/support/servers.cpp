@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/logs.h"
@@ -83,6 +84,11 @@ PostgresServer::PostgresServer(OwnIdentity) : port_(free_port()), own_identity_(
     start();
 }
 
+PostgresServer::PostgresServer(Environment environment)
+    : port_(free_port()), environment_(std::move(environment)) {
+    start();
+}
+
 PostgresServer::PostgresServer(const std::filesystem::path& data) : port_(free_port()) {
     std::filesystem::create_directories(folder_ / "server");
     // Owners and rights, too.
@@ -125,11 +131,13 @@ std::string PostgresServer::create_database() {
 
 void PostgresServer::start() {
     if (running()) return;
+    Environment environment = environment_;
+    environment["OUTBOX_DIES_WITH_PARENT"] = "1";
+    environment["POSTGRES_FRESH"] = own_identity_ ? "1" : "";
     process_.emplace(
         ProcessOptions{.command = {server_script("postgres"), "run", "--dir",
                                    (folder_ / "server").string(), "--port", std::to_string(port_)},
-                       .environment = {{"OUTBOX_DIES_WITH_PARENT", "1"},
-                                       {"POSTGRES_FRESH", own_identity_ ? "1" : ""}},
+                       .environment = environment,
                        .output_folder = folder_.path(),
                        .death_signal = SIGQUIT});
     wait_until_ready(*process_, "PostgreSQL", folder_.path(),

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ class PostgresServer {
     explicit PostgresServer(OwnIdentity);
     // One that begins with a copy of another one's data folder: a standby, a restored backup.
     explicit PostgresServer(const std::filesystem::path& data);
+    // With these variables in its environment.
+    using Environment = std::map<std::string, std::string>;
+    explicit PostgresServer(Environment environment);
     ~PostgresServer();
     PostgresServer(const PostgresServer&) = delete;
     PostgresServer& operator=(const PostgresServer&) = delete;
@@ -52,12 +56,15 @@ class PostgresServer {
 
     // Its data folder, to be copied or replaced while it does not run.
     std::filesystem::path data() const { return folder_ / "server/data"; }
+    // The folder of its socket, where no password is needed.
+    std::filesystem::path socket_folder() const { return folder_ / "server"; }
 
     std::string log_tail() const;
 
   private:
     TemporaryFolder folder_{"postgres"};
     int port_;
+    Environment environment_;
     bool own_identity_ = false;
     std::optional<Process> process_;
     std::atomic<int> databases_{0};

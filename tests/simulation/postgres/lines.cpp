@@ -1,0 +1,492 @@
+#include "tests/simulation/postgres/lines.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <fcntl.h>
+#include <libpq-fe.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdexcept>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <vector>
+
+extern "C" {
+PGconn* __real_PQconnectStartParams(const char* const*, const char* const*, int);
+PostgresPollingStatusType __real_PQconnectPoll(PGconn*);
+void __real_PQfinish(PGconn*);
+int __real_PQsendQuery(PGconn*, const char*);
+int __real_PQsendQueryParams(PGconn*, const char*, int, const Oid*, const char* const*, const int*,
+                             const int*, int);
+int __real_PQsendQueryPrepared(PGconn*, const char*, int, const char* const*, const int*,
+                               const int*, int);
+int __real_PQsendPrepare(PGconn*, const char*, const char*, int, const Oid*);
+int __real_PQpipelineSync(PGconn*);
+int __real_poll(pollfd*, nfds_t, int);
+int __real_nanosleep(const timespec*, timespec*);
+}
+
+std::chrono::steady_clock::time_point real_now() asm("__real__ZNSt6chrono3_V212steady_clock3nowEv");
+std::chrono::steady_clock::time_point wrapped_now() asm(
+    "__wrap__ZNSt6chrono3_V212steady_clock3nowEv");
+
+namespace outbox::simulation {
+
+namespace {
+
+constexpr int kRealLimitS = 60;  // for what takes the server milliseconds
+constexpr std::int64_t kVanishedMaxUs = 20 * kSecond;
+
+Lines* current_lines = nullptr;
+
+[[noreturn]] void stuck(const std::string& what) {
+    throw std::runtime_error("the server of the simulation: " + what);
+}
+
+class RealLimit {
+  public:
+    void check(const char* what) const {
+        if (std::time(nullptr) > until_) stuck(what);
+    }
+
+  private:
+    std::time_t until_ = std::time(nullptr) + kRealLimitS;
+};
+
+std::uint64_t load(const std::uint64_t& value) {
+    return __atomic_load_n(&value, __ATOMIC_SEQ_CST);
+}
+
+std::int64_t wall_us(const World& world) {
+    constexpr std::int64_t kBeginning = 1'700'000'000 * kSecond;
+    return kBeginning + world.now_us();
+}
+
+}  // namespace
+
+Lines* Lines::current() {
+    return current_lines != nullptr && current_lines->world_.in_task() ? current_lines : nullptr;
+}
+
+Lines::Lines(World& world, Server& server, const Settings& settings)
+    : world_(world), server_(server), settings_(settings) {
+    current_lines = this;
+}
+
+Lines::~Lines() {
+    end();
+    current_lines = nullptr;
+    server_.set_clock(0);
+}
+
+Lines::Line* Lines::find(pg_conn* connection) {
+    for (Line& line : lines_) {
+        if (line.connection == connection) return &line;
+    }
+    return nullptr;
+}
+
+Lines::Line* Lines::find(int fd) {
+    for (Line& line : lines_) {
+        if (line.connection != nullptr && line.fd == fd) return &line;
+    }
+    return nullptr;
+}
+
+void Lines::set_clock() {
+    server_.set_clock(wall_us(world_));
+}
+
+void Lines::travel() {
+    Random& random = world_.random();
+    const bool slow = random.chance(0.002);
+    world_.sleep(slow ? random.between(1, 4'000) * kMs : random.between(20, 1'500));
+}
+
+bool Lines::outage(World::Group group) const {
+    return group != World::kNoGroup && world_.now_us() < away_until_us_;
+}
+
+bool Lines::breaks(World::Group group) {
+    if (group == World::kNoGroup) return false;
+    return outage(group) || world_.random().chance(settings_.call_fails);
+}
+
+bool Lines::ended(const Line& line) {
+    pollfd process{line.process, POLLIN, 0};
+    return __real_poll(&process, 1, 0) > 0;
+}
+
+// Asleep, and nobody has sent for it since it fell asleep.
+bool Lines::at_rest(const Line& line) {
+    return load(line.slot->asleep) != 0 && load(line.slot->seen) == load(line.slot->wakes);
+}
+
+bool Lines::consumed(const Line& line) {
+    if (line.fd < 0) return true;
+    int left = 0;
+    return ::ioctl(line.fd, SIOCOUTQ, &left) != 0 || left == 0;
+}
+
+// All of the answer is there: it ends with ReadyForQuery.
+bool Lines::answered(const Line& line) {
+    int size = 0;
+    if (::ioctl(line.fd, FIONREAD, &size) != 0 || size < 6) return false;
+    peeked_.resize(static_cast<std::size_t>(size));
+    const auto got = ::recv(line.fd, peeked_.data(), peeked_.size(), MSG_PEEK | MSG_DONTWAIT);
+    if (got < 6) return false;
+    const std::string_view tail(peeked_.data() + got - 6, 6);
+    return tail.starts_with(std::string_view("Z\0\0\0\5", 5));
+}
+
+// Until it sleeps or is gone.
+void Lines::settle(const Line& line) {
+    const RealLimit limit;
+    while (!(consumed(line) && at_rest(line)) && !ended(line)) {
+        limit.check("a backend does not come to rest");
+        ::sched_yield();
+    }
+}
+
+// What one statement let go of may let others go on, and these again others.
+void Lines::settle_all() {
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (Line& line : lines_) {
+            if (at_rest(line) || ended(line)) continue;
+            settle(line);
+            changed = true;
+        }
+    }
+    for (Line& line : lines_) {
+        if (line.blocked && (ended(line) || answered(line))) {
+            line.blocked = false;
+            world_.wake(line.task);
+        }
+    }
+    for (auto line = lines_.begin(); line != lines_.end();) {
+        const auto next = std::next(line);
+        if (line->connection == nullptr && ended(*line)) close(line);
+        line = next;
+    }
+}
+
+void Lines::await_end(const Line& line) {
+    pollfd process{line.process, POLLIN, 0};
+    if (__real_poll(&process, 1, kRealLimitS * 1000) <= 0) stuck("a backend does not end");
+}
+
+void Lines::close(std::list<Line>::iterator line) {
+    if (line->connection == nullptr && line->fd >= 0) ::close(line->fd);
+    ::close(line->process);
+    lines_.erase(line);
+}
+
+// The connection breaks. A backend that sleeps behind a lock notices when it has it.
+void Lines::cut(Line& line) {
+    ::shutdown(line.fd, SHUT_RDWR);
+    if (ended(line)) return;
+    std::string trash(4096, '\0');
+    while (::recv(line.fd, trash.data(), trash.size(), MSG_DONTWAIT) > 0) {
+    }
+    if (!line.blocked) await_end(line);
+    settle_all();
+}
+
+// The last of two hosts counts: nobody listens there.
+pg_conn* Lines::connect(const char* const* names, const char* const* values, int expand) {
+    const World::Group group = world_.group();
+    if (!world_.dying()) travel();
+    set_clock();
+    if (!breaks(group)) return __real_PQconnectStartParams(names, values, expand);
+    std::vector<const char*> all_names;
+    std::vector<const char*> all_values;
+    for (; *names != nullptr; ++names, ++values) {
+        all_names.push_back(*names);
+        all_values.push_back(*values);
+    }
+    all_names.insert(all_names.end(), {"host", nullptr});
+    all_values.insert(all_values.end(), {"/nowhere", nullptr});
+    return __real_PQconnectStartParams(all_names.data(), all_values.data(), expand);
+}
+
+void Lines::connected(pg_conn* connection) {
+    set_clock();
+    Line line;
+    line.connection = connection;
+    line.fd = PQsocket(connection);
+    line.pid = PQbackendPID(connection);
+    line.process = static_cast<int>(::syscall(SYS_pidfd_open, line.pid, 0));
+    if (line.process < 0) stuck("no descriptor of a backend");
+    const RealLimit limit;
+    while ((line.slot = server_.slot_of(line.pid)) == nullptr) {
+        limit.check("a backend does not sleep");
+        ::sched_yield();
+    }
+    line.group = world_.group();
+    lines_.push_back(line);
+    ++connections_;
+    settle(lines_.back());
+    settle_all();
+    if (line.group != World::kNoGroup) travel();
+}
+
+void Lines::before_request(pg_conn* connection) {
+    if (world_.dying()) return;
+    Line* line = find(connection);
+    if (line == nullptr) return;
+    travel();
+    line = find(connection);
+    if (breaks(line->group)) cut(*line);
+    set_clock();
+}
+
+void Lines::requested(pg_conn* connection) {
+    if (Line* line = find(connection); line != nullptr) line->answering = true;
+    ++statements_;
+}
+
+bool Lines::await(int fd, std::int64_t max_wait_us, bool& ready) {
+    Line* line = find(fd);
+    if (line == nullptr) return false;
+    const std::int64_t until_us = world_.now_us() + max_wait_us;
+    settle(*line);
+    settle_all();
+    pollfd readable{fd, POLLIN, 0};
+    while (!ended(*line) && !answered(*line) && __real_poll(&readable, 1, 0) <= 0) {
+        ready = false;
+        if (world_.dying() || world_.now_us() >= until_us) return true;
+        ++blocked_;
+        line->blocked = true;
+        line->task = world_.current();
+        world_.sleep_until(until_us);
+        line = find(fd);
+        line->blocked = false;
+    }
+    ready = true;
+    if (!std::exchange(line->answering, false) || line->group == World::kNoGroup ||
+        world_.dying()) {
+        return true;
+    }
+    travel();
+    line = find(fd);
+    if (breaks(line->group)) cut(*line);
+    return true;
+}
+
+// Called by destructors, too: nobody else moves meanwhile.
+void Lines::finish(pg_conn* connection) {
+    const auto line = std::find_if(lines_.begin(), lines_.end(),
+                                   [&](const Line& one) { return one.connection == connection; });
+    if (line == lines_.end()) {
+        __real_PQfinish(connection);
+        return;
+    }
+    set_clock();
+    line->connection = nullptr;
+    if (vanished_.contains(line->group) && !ended(*line)) {
+        const int kept = ::fcntl(line->fd, F_DUPFD_CLOEXEC, 0);
+        const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+        ::dup2(nothing, line->fd);
+        ::close(nothing);
+        __real_PQfinish(connection);
+        line->fd = kept;
+        line->close_us = world_.now_us() + world_.random().between(1, kVanishedMaxUs);
+        line->blocked = false;
+        return;
+    }
+    __real_PQfinish(connection);
+    line->fd = -1;
+    if (!line->blocked) await_end(*line);
+    line->blocked = false;
+    settle_all();
+}
+
+void Lines::keep_time() {
+    set_clock();
+    const std::int64_t now_us = wall_us(world_);
+    for (Line& line : lines_) {
+        if (line.close_us <= world_.now_us() && line.fd >= 0) {
+            const bool sleeps_behind_a_lock = !ended(line) && line.answering;
+            ::close(std::exchange(line.fd, -1));
+            if (!sleeps_behind_a_lock) await_end(line);
+            continue;
+        }
+        std::int64_t due_us = __atomic_load_n(&line.slot->due_us, __ATOMIC_SEQ_CST);
+        if (due_us == 0 || due_us > now_us || ended(line)) continue;
+        __atomic_store_n(&line.slot->due_us, 0, __ATOMIC_SEQ_CST);
+        const std::uint64_t before = load(line.slot->alarms);
+        ::kill(line.pid, SIGALRM);
+        const RealLimit limit;
+        while (load(line.slot->alarms) == before && !ended(line)) {
+            limit.check("a backend does not hear its alarm");
+            ::sched_yield();
+        }
+    }
+    settle_all();
+}
+
+bool Lines::terminate_one() {
+    std::vector<Line*> some;
+    for (Line& line : lines_) {
+        if (line.group != World::kNoGroup && !ended(line)) some.push_back(&line);
+    }
+    if (some.empty()) return false;
+    set_clock();
+    const Line& line = *some[world_.random().index(some.size())];
+    ::kill(line.pid, SIGTERM);
+    await_end(line);
+    settle_all();
+    return true;
+}
+
+void Lines::sleep(std::int64_t us) {
+    if (!world_.dying()) world_.sleep(us);
+}
+
+std::chrono::steady_clock::time_point Lines::now() const {
+    // Less than the real one shows, to which real waits of no time go.
+    constexpr std::chrono::seconds kBooted{10};
+    return std::chrono::steady_clock::time_point(kBooted +
+                                                 std::chrono::microseconds(world_.now_us()));
+}
+
+void Lines::crash() {
+    server_.crash();
+    set_clock();
+    settle_all();
+}
+
+void Lines::end() {
+    for (auto line = lines_.begin(); line != lines_.end();) {
+        const auto next = std::next(line);
+        if (line->fd >= 0 && line->connection == nullptr) {
+            ::close(std::exchange(line->fd, -1));
+            await_end(*line);
+            close(line);
+        }
+        line = next;
+    }
+    const RealLimit limit;
+    while (!lines_.empty()) {
+        limit.check("a backend does not end");
+        for (auto line = lines_.begin(); line != lines_.end();) {
+            const auto next = std::next(line);
+            if (ended(*line)) close(line);
+            line = next;
+        }
+        ::sched_yield();
+    }
+}
+
+}  // namespace outbox::simulation
+
+using outbox::simulation::Lines;
+
+namespace {
+
+template <typename Send>
+int send_now(PGconn* connection, bool flushes, Send real) {
+    Lines* lines = Lines::current();
+    if (lines == nullptr || !flushes) return real();
+    lines->before_request(connection);
+    const int sent = real();
+    lines->requested(connection);
+    return sent;
+}
+
+bool flushes(const PGconn* connection) {
+    return PQpipelineStatus(connection) == PQ_PIPELINE_OFF;
+}
+
+}  // namespace
+
+extern "C" {
+
+PGconn* __wrap_PQconnectStartParams(const char* const* names, const char* const* values,
+                                    int expand) {
+    Lines* lines = Lines::current();
+    return lines == nullptr ? __real_PQconnectStartParams(names, values, expand)
+                            : lines->connect(names, values, expand);
+}
+
+PostgresPollingStatusType __wrap_PQconnectPoll(PGconn* connection) {
+    const auto state = __real_PQconnectPoll(connection);
+    Lines* lines = Lines::current();
+    if (lines != nullptr && state == PGRES_POLLING_OK) lines->connected(connection);
+    return state;
+}
+
+void __wrap_PQfinish(PGconn* connection) {
+    Lines* lines = Lines::current();
+    if (lines == nullptr) {
+        __real_PQfinish(connection);
+    } else {
+        lines->finish(connection);
+    }
+}
+
+int __wrap_PQsendQuery(PGconn* connection, const char* sql) {
+    return send_now(connection, flushes(connection),
+                    [&] { return __real_PQsendQuery(connection, sql); });
+}
+
+int __wrap_PQsendQueryParams(PGconn* connection, const char* sql, int count, const Oid* types,
+                             const char* const* values, const int* lengths, const int* formats,
+                             int format) {
+    return send_now(connection, flushes(connection), [&] {
+        return __real_PQsendQueryParams(connection, sql, count, types, values, lengths, formats,
+                                        format);
+    });
+}
+
+int __wrap_PQsendQueryPrepared(PGconn* connection, const char* name, int count,
+                               const char* const* values, const int* lengths, const int* formats,
+                               int format) {
+    return send_now(connection, flushes(connection), [&] {
+        return __real_PQsendQueryPrepared(connection, name, count, values, lengths, formats,
+                                          format);
+    });
+}
+
+int __wrap_PQsendPrepare(PGconn* connection, const char* name, const char* sql, int count,
+                         const Oid* types) {
+    return send_now(connection, flushes(connection),
+                    [&] { return __real_PQsendPrepare(connection, name, sql, count, types); });
+}
+
+int __wrap_PQpipelineSync(PGconn* connection) {
+    return send_now(connection, true, [&] { return __real_PQpipelineSync(connection); });
+}
+
+int __wrap_poll(pollfd* entries, nfds_t count, int timeout_ms) {
+    Lines* lines = Lines::current();
+    bool ready = false;
+    if (lines == nullptr || count == 0 ||
+        !lines->await(entries[0].fd, timeout_ms * std::int64_t{1'000}, ready)) {
+        return __real_poll(entries, count, timeout_ms);
+    }
+    for (nfds_t i = 0; i < count; ++i) entries[i].revents = 0;
+    if (ready) entries[0].revents = POLLIN;
+    return ready ? 1 : 0;
+}
+
+int __wrap_nanosleep(const timespec* time, timespec* left) {
+    Lines* lines = Lines::current();
+    if (lines == nullptr) return __real_nanosleep(time, left);
+    lines->sleep(time->tv_sec * 1'000'000 + time->tv_nsec / 1'000);
+    return 0;
+}
+
+}  // extern "C"
+
+std::chrono::steady_clock::time_point wrapped_now() {
+    const Lines* lines = Lines::current();
+    return lines == nullptr ? real_now() : lines->now();
+}

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <set>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+
+#include "tests/simulation/postgres/server.h"
+#include "tests/simulation/settings.h"
+#include "tests/simulation/world.h"
+
+struct pg_conn;
+
+namespace outbox::simulation {
+
+/// The connections of a history's tasks to the server. The production client's waits end here (the
+/// program is linked so, see CMakeLists.txt): a task that has sent something waits, in real time
+/// and alone, until the server has answered or holds it up behind a lock of another; then others
+/// move, in simulated time, and it is looked at again whenever one of them may have let it go. So
+/// one statement runs at a time, and a seed is one history.
+class Lines {
+  public:
+    Lines(World& world, Server& server, const Settings& settings);
+    ~Lines();
+    Lines(const Lines&) = delete;
+    Lines& operator=(const Lines&) = delete;
+
+    /// Of the history that runs; null: none does.
+    static Lines* current();
+
+    // Called in place of libpq's and the C library's functions.
+    pg_conn* connect(const char* const* names, const char* const* values, int expand);
+    void connected(pg_conn* connection);
+    void before_request(pg_conn* connection);
+    void requested(pg_conn* connection);
+    /// False: `fd` is none of the world's. `ready`: there is something to read.
+    bool await(int fd, std::int64_t max_wait_us, bool& ready);
+    void finish(pg_conn* connection);
+    void sleep(std::int64_t us);
+    [[nodiscard]] std::chrono::steady_clock::time_point now() const;
+
+    // Chaos.
+    /// Until then relays are cut off from the server.
+    void away_until(std::int64_t until_us) { away_until_us_ = until_us; }
+    /// The host of a process is gone: the server is not told that its connections are.
+    void vanish(World::Group group) { vanished_.insert(group); }
+    /// Ends the backend of some relay's connection, as an operator does. False: there is none.
+    bool terminate_one();
+    /// The server crashes and is started anew.
+    void crash();
+
+    /// All that the server does by itself up to now.
+    void keep_time();
+    /// Closes what is left.
+    void end();
+
+    [[nodiscard]] std::size_t statements() const { return statements_; }
+    [[nodiscard]] std::size_t blocked() const { return blocked_; }
+    [[nodiscard]] std::size_t connections() const { return connections_; }
+
+  private:
+    struct Line {
+        pg_conn* connection = nullptr;  // null: nobody has it any more
+        int fd = -1;
+        pid_t pid = 0;
+        int process = -1;  // a descriptor of the backend
+        ServerSlot* slot = nullptr;
+        World::Group group = World::kNoGroup;
+        bool answering = false;  // the answer to a request is still on its way
+        bool blocked = false;    // its task waits, as another holds the backend up
+        World::TaskId task = 0;
+        std::int64_t close_us = kNever;  // of one that nobody has
+    };
+
+    Line* find(pg_conn* connection);
+    Line* find(int fd);
+    void set_clock();
+    void travel();
+    bool breaks(World::Group group);
+    [[nodiscard]] bool outage(World::Group group) const;
+    [[nodiscard]] static bool ended(const Line& line);
+    [[nodiscard]] static bool at_rest(const Line& line);
+    [[nodiscard]] static bool consumed(const Line& line);
+    [[nodiscard]] bool answered(const Line& line);
+    void settle(const Line& line);
+    void settle_all();
+    void await_end(const Line& line);
+    void cut(Line& line);
+    void close(std::list<Line>::iterator line);
+
+    World& world_;
+    Server& server_;
+    const Settings& settings_;
+    std::list<Line> lines_;
+    std::set<World::Group> vanished_;
+    std::int64_t away_until_us_ = 0;
+    std::string peeked_;
+    std::size_t statements_ = 0;
+    std::size_t blocked_ = 0;
+    std::size_t connections_ = 0;
+};
+
+}  // namespace outbox::simulation

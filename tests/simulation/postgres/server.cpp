@@ -1,0 +1,150 @@
+#include "tests/simulation/postgres/server.h"
+
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <stdexcept>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <outbox/producer/migrate.h>
+
+namespace outbox::simulation {
+
+namespace {
+
+constexpr const char* kDatabases[] = {"rows_go", "rows_stay"};
+constexpr int kFirstWithKeep = 150000;
+constexpr int kFirstWithWorkers = 180000;
+
+// What would move by itself, at times of its own, does not.
+constexpr const char* kStill[] = {"autovacuum = off",
+                                  "fsync = off",
+                                  "full_page_writes = off",
+                                  "track_counts = off",
+                                  "jit = off",
+                                  "checkpoint_timeout = '1d'",
+                                  "max_wal_size = '8GB'",
+                                  "shared_buffers = '64MB'",
+                                  "bgwriter_lru_maxpages = 0",
+                                  "wal_writer_delay = '10s'",
+                                  "log_min_messages = fatal"};
+
+int index_of(Server::Layout layout) {
+    return layout == Server::Layout::kDelete ? 0 : 1;
+}
+
+}  // namespace
+
+Server::Server() {
+    // The one who runs the server may be another user.
+    const std::filesystem::path clock = folder_ / "clock";
+    const std::filesystem::path library = folder_ / "server_clock.so";
+    std::filesystem::copy_file(OUTBOX_SERVER_CLOCK_LIBRARY, library);
+    std::ofstream(clock, std::ios::binary).close();
+    std::filesystem::resize_file(clock, sizeof(ServerClock));
+    std::filesystem::permissions(clock, std::filesystem::perms(0666));
+    const int file = ::open(clock.c_str(), O_RDWR | O_CLOEXEC);
+    void* mapped =
+        ::mmap(nullptr, sizeof(ServerClock), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ::close(file);
+    if (mapped == MAP_FAILED) throw std::runtime_error("cannot map the server's clock");
+    clock_ = static_cast<ServerClock*>(mapped);
+    server_ = std::make_unique<test::PostgresServer>(test::PostgresServer::Environment{
+        {"LD_PRELOAD", library.string()}, {"OUTBOX_SERVER_CLOCK", clock.string()}});
+    int version = 0;
+    {
+        test::Pg admin(server_->url());
+        version = static_cast<int>(admin.number("SHOW server_version_num"));
+        for (const char* setting : kStill) admin.exec(std::string("ALTER SYSTEM SET ") + setting);
+        if (version >= kFirstWithWorkers) admin.exec("ALTER SYSTEM SET io_method = sync");
+        for (const char* name : kDatabases) admin.exec(std::string("CREATE DATABASE ") + name);
+    }
+    server_->stop();
+    server_->start();
+    MigrateOptions options;
+    options.side = MigrationSide::kProducer;
+    migrate(url(Layout::kDelete), options);
+    options.layout = TableLayoutKind::kKeep;
+    if (version >= kFirstWithKeep) migrate(url(Layout::kKeep), options);
+    connect();
+}
+
+Server::~Server() {
+    set_clock(0);
+    server_.reset();
+    ::munmap(clock_, sizeof(ServerClock));
+}
+
+std::string Server::url(Layout layout) const {
+    return std::string("postgresql://postgres@/") + kDatabases[index_of(layout)] +
+           "?host=" + server_->socket_folder().string() +
+           "&port=" + std::to_string(server_->port());
+}
+
+bool Server::has(Layout layout) const {
+    return layout == Layout::kDelete || PQserverVersion(controls_[0]->handle()) >= kFirstWithKeep;
+}
+
+void Server::connect() {
+    for (const Layout layout : {Layout::kDelete, Layout::kKeep}) {
+        const auto index = static_cast<std::size_t>(index_of(layout));
+        if (index == 1 && !has(layout)) continue;
+        controls_[index] = std::make_unique<test::Pg>(url(layout));
+        controls_[index]->exec("SET client_min_messages = error");
+        if (!reset_[index].empty()) continue;
+        // What operators did is kept; its rows are never changed.
+        reset_[index] = controls_[index]->value(
+            "SELECT 'TRUNCATE ' || string_agg(oid::regclass::text, ', ' ORDER BY oid) || "
+            "' RESTART IDENTITY' FROM pg_class WHERE relnamespace = 'public'::regnamespace AND "
+            "relkind IN ('r', 'p') AND NOT relispartition AND relname NOT IN ('outbox_audit', "
+            "'outbox_migrations', 'outbox_segments')");
+    }
+}
+
+void Server::set_clock(std::int64_t wall_us) {
+    __atomic_store_n(&clock_->wall_us, wall_us, __ATOMIC_SEQ_CST);
+}
+
+ServerSlot* Server::slot_of(pid_t pid) {
+    for (ServerSlot& slot : clock_->slots) {
+        if (__atomic_load_n(&slot.pid, __ATOMIC_SEQ_CST) == pid) return &slot;
+    }
+    return nullptr;
+}
+
+void Server::free_slots() {
+    for (ServerSlot& slot : clock_->slots) {
+        const auto pid = static_cast<pid_t>(slot.pid);
+        if (pid == 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
+        slot.due_us = 0;
+        slot.alarms = slot.wakes = slot.seen = slot.asleep = 0;
+        __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
+    }
+}
+
+test::Pg& Server::control(Layout layout) {
+    return *controls_[index_of(layout)];
+}
+
+void Server::reset(Layout layout) {
+    free_slots();
+    test::Pg& control = this->control(layout);
+    for (const auto& row : control.query("SELECT gid FROM pg_prepared_xacts WHERE database = "
+                                         "current_database()")) {
+        control.exec("ROLLBACK PREPARED '" + *row[0] + "'");
+    }
+    control.exec(reset_[index_of(layout)]);
+}
+
+void Server::crash() {
+    for (auto& control : controls_) control.reset();
+    server_->stop(test::PostgresServer::Stop::kImmediate);
+    set_clock(0);
+    server_->start();
+    free_slots();
+    connect();
+}
+
+}  // namespace outbox::simulation

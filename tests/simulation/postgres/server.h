@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <sys/types.h>
+
+#include "tests/simulation/postgres/server_clock.h"
+#include "tests/support/files.h"
+#include "tests/support/pg.h"
+#include "tests/support/servers.h"
+
+namespace outbox::simulation {
+
+/// A real PostgreSQL whose clock is the simulation's: `clock_timestamp()`, and with it leases, the
+/// times of delayed events and all of the server's timeouts go by it.
+class Server {
+  public:
+    Server();
+    ~Server();
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+
+    enum class Layout : std::uint8_t { kDelete, kKeep };
+    [[nodiscard]] std::string url(Layout layout) const;
+    [[nodiscard]] bool has(Layout layout) const;
+
+    /// Microseconds since the Unix epoch; 0: the real time, as in between histories.
+    void set_clock(std::int64_t wall_us);
+    /// Null: no such process, or it has not slept yet.
+    [[nodiscard]] ServerSlot* slot_of(pid_t pid);
+    /// Slots of processes that are gone are for others.
+    void free_slots();
+
+    /// All tables are as after `migrate`. Nobody else is connected.
+    void reset(Layout layout);
+    /// Beside the simulation, at once, in the layout's database.
+    test::Pg& control(Layout layout);
+    void crash();
+
+  private:
+    void connect();
+
+    test::TemporaryFolder folder_{"server-clock"};
+    ServerClock* clock_ = nullptr;
+    std::unique_ptr<test::PostgresServer> server_;
+    std::unique_ptr<test::Pg> controls_[2];
+    std::string reset_[2];  // SQL
+};
+
+}  // namespace outbox::simulation

@@ -1,0 +1,33 @@
+/* What the simulation and its PostgreSQL server share, in a file that both map. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define OUTBOX_SHARED(type) type
+extern "C" {
+#else
+#define OUTBOX_SHARED(type) _Atomic type
+#endif
+
+enum { kServerSlots = 512 };
+
+/* Of one process of the server. All are read and written atomically. */
+struct ServerSlot {
+    OUTBOX_SHARED(int64_t) pid; /* 0: of none */
+    OUTBOX_SHARED(int64_t)
+    due_us; /* when it asked to be alarmed, by the simulated clock; 0: never */
+    OUTBOX_SHARED(uint64_t) alarms; /* that it has handled */
+    OUTBOX_SHARED(uint64_t) wakes;  /* others have sent it to end its sleep */
+    OUTBOX_SHARED(uint64_t) seen;   /* of those, before it fell asleep */
+    OUTBOX_SHARED(uint64_t) asleep; /* 1: nothing it waits for has come */
+};
+
+struct ServerClock {
+    OUTBOX_SHARED(int64_t) wall_us; /* since the Unix epoch; 0: the server's time is the real one */
+    struct ServerSlot slots[kServerSlots];
+};
+
+#ifdef __cplusplus
+}
+#endif

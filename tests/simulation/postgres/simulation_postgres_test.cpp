@@ -1,0 +1,94 @@
+#include <cstdio>
+#include <cstdlib>
+#include <gtest/gtest.h>
+#include <string>
+
+#include "tests/simulation/postgres/history.h"
+#include "tests/support/full_run.h"
+
+namespace outbox::simulation {
+namespace {
+
+constexpr std::uint64_t kDefaultSeeds = 500;
+constexpr std::uint64_t kShortSeeds = 30;
+
+Server& server() {
+    static Server server;
+    return server;
+}
+
+std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
+    const char* text = std::getenv(variable);
+    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+PostgresVerdict history_of(std::uint64_t seed, bool tracing = false) {
+    PostgresSettings settings = PostgresSettings::from_seed(seed, server());
+    settings.settings.tracing = tracing;
+    return PostgresHistory(server(), settings).run();
+}
+
+std::string report(std::uint64_t seed, const PostgresVerdict& first) {
+    const PostgresVerdict verdict = history_of(seed, true);
+    std::string text;
+    for (const std::string& line : verdict.trace) text += line + "\n";
+    text += "seed " + std::to_string(seed) + ":\n";
+    for (const std::string& violation : first.violations) text += "  " + violation + "\n";
+    if (verdict.violations != first.violations) {
+        text += "and the second time:\n";
+        for (const std::string& violation : verdict.violations) text += "  " + violation + "\n";
+    }
+    return text + "replay with: OUTBOX_SIMULATION_SEED=" + std::to_string(seed) +
+           " simulation_postgres_test "
+           "--gtest_filter=SimulationOnPostgres.EveryHistoryKeepsThePromises\n";
+}
+
+// OUTBOX_SIMULATION_SEEDS=N runs N histories, OUTBOX_SIMULATION_SEED=S only the one of seed S.
+TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
+    const bool one = std::getenv("OUTBOX_SIMULATION_SEED") != nullptr;
+    const std::uint64_t first =
+        number_from("OUTBOX_SIMULATION_SEED", number_from("OUTBOX_SIMULATION_FIRST_SEED", 1));
+    const std::uint64_t count = one ? 1
+                                    : number_from("OUTBOX_SIMULATION_SEEDS",
+                                                  test::full_run() ? kDefaultSeeds : kShortSeeds);
+    const bool goes_on = std::getenv("OUTBOX_SIMULATION_GOES_ON") != nullptr;
+    PostgresVerdict all;
+    for (std::uint64_t seed = first; seed < first + count; ++seed) {
+        const PostgresVerdict verdict = history_of(seed);
+        if (goes_on && !verdict.violations.empty()) {
+            std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
+                        verdict.violations.front().c_str());
+            ADD_FAILURE();
+            continue;
+        }
+        ASSERT_TRUE(verdict.violations.empty()) << report(seed, verdict);
+        all.events += verdict.events;
+        all.repeats += verdict.repeats;
+        all.dead += verdict.dead;
+        all.epochs += verdict.epochs;
+        all.statements += verdict.statements;
+        all.blocked += verdict.blocked;
+        all.connections += verdict.connections;
+        for (const auto& [what, times] : verdict.happened) all.happened[what] += times;
+    }
+    std::printf(
+        "%llu histories: %zu events, %zu repeats, %zu dead letters, %llu terms; "
+        "%zu connections, %zu statements, %zu waits for locks\n",
+        static_cast<unsigned long long>(count), all.events, all.repeats, all.dead,
+        static_cast<unsigned long long>(all.epochs), all.connections, all.statements, all.blocked);
+    for (const auto& [what, times] : all.happened) std::printf("%6zu x %s\n", times, what.c_str());
+}
+
+TEST(SimulationOnPostgres, OneSeedIsOneHistory) {
+    for (const std::uint64_t seed : {3, 14}) {
+        const PostgresVerdict first = history_of(seed);
+        const PostgresVerdict second = history_of(seed);
+        EXPECT_EQ(first.fingerprint, second.fingerprint);
+        EXPECT_EQ(first.ended_us, second.ended_us);
+        EXPECT_EQ(first.statements, second.statements);
+    }
+    EXPECT_NE(history_of(3).fingerprint, history_of(14).fingerprint);
+}
+
+}  // namespace
+}  // namespace outbox::simulation

@@ -50,10 +50,11 @@ void Judge::committed(const SimEvent& event) {
     events_[event.position] = event;
     committed_us_[event.position] = world_.now_us();
     if (!event.key.empty()) by_key_[event.key].push_back(event.position);
-    if (event.heartbeat) return;
     for (int route = 0; route < settings_.routes; ++route) {
         // What no route takes becomes the first route's dead letter.
-        if (wants(route, event) || (route == 0 && event.type == "none")) ++unsettled_;
+        const bool due = wants(route, event) || (route == 0 && event.type == "none");
+        if (due && !event.heartbeat) ++unsettled_;
+        if (due && is_retired(route)) settled(route, event.position);
     }
 }
 
@@ -61,6 +62,13 @@ void Judge::withdrawn(Position position) {
     for (int route = 0; route < settings_.routes; ++route) {
         const SimEvent& event = events_.at(position);
         if (wants(route, event) || (route == 0 && event.type == "none")) settled(route, position);
+    }
+}
+
+void Judge::retired(int route) {
+    retired_.insert(route);
+    for (const auto& [position, event] : events_) {
+        if (wants(route, event)) settled(route, position);
     }
 }
 
@@ -89,6 +97,10 @@ void Judge::published(int relay, int session, int route, Position position) {
                   " without the lease");
     }
     if (dead_.contains({route, position})) return;  // an operator's retry
+    if (paused_[relay].contains(find(position)->tenant)) {
+        violation("relay " + std::to_string(relay) + " sent " + name(route, position) +
+                  " of a paused tenant");
+    }
     Session& sent = unrecorded_[session];
     sent.route = route;
     sent.positions.insert(position);

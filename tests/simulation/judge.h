@@ -35,8 +35,9 @@ enum class Trouble : std::uint8_t {
 struct SimEvent {
     Position position = 0;
     std::string id;
-    std::string key;   ///< Empty: no order.
-    std::string type;  ///< "a", "b": route 2 takes only "b". "none": no route.
+    std::string key;     ///< Empty: no order.
+    std::string tenant;  ///< Empty: there are no tenants.
+    std::string type;    ///< "a", "b": route 2 takes only "b". "none": no route.
     Trouble trouble = Trouble::kNone;
     bool heartbeat = false;  ///< Written after the history proper to keep destinations busy.
 };
@@ -75,7 +76,17 @@ class Judge {
     /// Counts: how often the destination has refused it before.
     std::uint32_t refused(int route, Position position) { return refusals_[{route, position}]++; }
     void session_ended(int session) { unrecorded_.erase(session); }
-    static int route_of(const std::string& name) { return name.starts_with("first") ? 0 : 1; }
+    /// Whatever it is called by now.
+    [[nodiscard]] int route_of(const std::string& name) const { return names_.at(name); }
+    void named(const std::string& name, int route) { names_[name] = route; }
+    /// Nobody wants anything of the route, and what it lacked is owed no more.
+    void retired(int route);
+    /// It is there again: what is committed from now on is owed.
+    void added(int route) { retired_.erase(route); }
+    [[nodiscard]] bool is_retired(int route) const { return retired_.contains(route); }
+    /// Of which tenants a relay has known since its term began that nothing is to be sent.
+    void paused(int relay, std::set<std::string> tenants) { paused_[relay] = std::move(tenants); }
+    [[nodiscard]] const std::set<std::string>& paused(int relay) { return paused_[relay]; }
     /// What was wrong with the event is no longer.
     void mended(Position position) { mended_.insert(position); }
     [[nodiscard]] bool is_mended(Position position) const { return mended_.contains(position); }
@@ -119,6 +130,9 @@ class Judge {
     std::map<RouteEvent, std::uint32_t> failures_;
     std::map<RouteEvent, std::uint32_t> refusals_;
     std::map<int, std::int64_t> may_send_until_us_;
+    std::map<std::string, int> names_{{"first", 0}, {"second", 1}};
+    std::set<int> retired_;
+    std::map<int, std::set<std::string>> paused_;  // by relay
     struct Session {
         int route = 0;
         std::set<Position> positions;

@@ -12,9 +12,9 @@ constexpr std::int64_t kBootedAgoUs = 77 * kSecond;
 
 }  // namespace
 
-relay::RouteSpec route_spec(int route, const Settings& settings) {
+relay::RouteSpec route_spec(int route, const std::string& name, const Settings& settings) {
     relay::RouteSpec spec;
-    spec.name = route == 0 ? "first" : "second";
+    spec.name = name;
     spec.predicate.aggregate_types =
         route == 0 ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{"b"};
     spec.topics = *core::TopicRule::make("{aggregate_type}-events", {}, "events");
@@ -52,11 +52,11 @@ RelayProcess::RelayProcess(const Surroundings& around, int number)
         routes_ = around.routes();
     } else {
         for (int route = 0; route < around.settings.routes; ++route) {
-            routes_.push_back(route_spec(route, around.settings));
+            routes_.push_back(route_spec(route, route == 0 ? "first" : "second", around.settings));
         }
     }
     for (relay::RouteSpec& spec : routes_) {
-        spec.make_sink = [&around, number, route = Judge::route_of(spec.name)](
+        spec.make_sink = [&around, number, route = around.judge.route_of(spec.name)](
                              const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
             return std::unique_ptr<spi::Sink>(std::make_unique<SimSink>(
                 around.world, around.judge, around.broker, around.settings, number, route));

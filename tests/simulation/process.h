@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <outbox/spi/source.h>
@@ -36,7 +37,8 @@ struct Surroundings {
 };
 
 /// A route as the simulation configures it.
-[[nodiscard]] relay::RouteSpec route_spec(int route, const Settings& settings);
+[[nodiscard]] relay::RouteSpec route_spec(int route, const std::string& name,
+                                          const Settings& settings);
 
 /// One relay process: the real lease keeper, pipelines and record keeper, turned by tasks of the
 /// world where `Relay` and `Term` use threads.

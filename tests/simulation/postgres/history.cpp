@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
 #include "tests/simulation/postgres/watched_source.h"
 
@@ -21,7 +22,7 @@ std::string id_of(Position number) {
 
 }  // namespace
 
-PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server&) {
+PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& server) {
     Random random(seed * 0xd1b54a32d192ed03 + 5);
     PostgresSettings kind;
     kind.settings = Settings::from_seed(seed);
@@ -35,6 +36,17 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server&) 
     o.poll_busy_ms = random.between(10, 40);
     o.poll_idle_ms = random.between(50, 200);
     o.record_interval_ms = random.between(20, 150);
+    kind.terminations = random.chance(0.5);
+    kind.holds = random.chance(0.5);
+    kind.anew = random.chance(0.3);
+    kind.tenants = random.chance(0.3);
+    kind.letters = random.chance(0.5);
+    kind.delays = random.chance(0.3);
+    kind.route_changes = random.chance(0.3);
+    kind.crashes = random.chance(0.03);
+    if (random.chance(0.25) && server.has(Server::Layout::kKeep)) {
+        kind.layout = Server::Layout::kKeep;
+    }
     return kind;
 }
 
@@ -56,6 +68,17 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
                   return watched(*std::move(source), world_, judge_, settings_, relay);
               },
               .vanish = [this](int relay, spi::Source*) { lines_.vanish(relay); },
+              .routes =
+                  [this] {
+                      std::vector<relay::RouteSpec> routes;
+                      for (int route = 0; route < settings_.routes; ++route) {
+                          if (judge_.is_retired(route) && !adding_) continue;
+                          routes.push_back(route_spec(
+                              route, names_[static_cast<std::size_t>(route)], settings_));
+                      }
+                      return routes;
+                  },
+              .may_end = [this](const ErrorInfo& error) { return may_end(error); },
               .real = true} {
     config_.url = server.url(kind_.layout);
     config_.mode = postgres::Mode::kPolling;
@@ -89,6 +112,7 @@ PostgresVerdict PostgresHistory::run() {
     }
     world_.spawn(World::kNoGroup, "chaos", [this] { chaos(); });
     world_.spawn(World::kNoGroup, "time", [this] { keep_time(); });
+    world_.spawn(World::kNoGroup, "watch", [this] { watch_relays(); });
     const auto broken = [&] { return !judge_.violations().empty(); };
     world_.run(settings_.writing_us * 4, [&] { return broken() || (settling_ && writing_ == 0); });
     if (!broken() && writing_ != 0) judge_.violation("a writer hangs");
@@ -136,7 +160,7 @@ void PostgresHistory::keep_time() {
         world_.sleep(kTick);
         lines_.keep_time();
         if (world_.now_us() < next_audit_us) continue;
-        audit();
+        look([this](test::Pg& control) { audit(control); });
         next_audit_us = world_.now_us() + 500 * kMs;
     }
 }
@@ -152,7 +176,7 @@ void PostgresHistory::write(int writer) {
 
 void PostgresHistory::committed(const std::vector<Written>& written) {
     for (const Written& one : written) {
-        numbers_[one.position] = one.event.position;
+        if (one.position != 0) numbers_[one.position] = one.event.position;
         judge_.committed(one.event);
         if (world_.tracing()) {
             world_.trace("committed e" + std::to_string(one.event.position) + " at " +
@@ -162,17 +186,29 @@ void PostgresHistory::committed(const std::vector<Written>& written) {
     }
 }
 
+std::string PostgresHistory::values_of(const SimEvent& event) {
+    const std::string key = event.key.empty() ? "NULL" : "'" + event.key + "'";
+    const std::string tenant = event.tenant.empty() ? "DEFAULT" : "'" + event.tenant + "'";
+    return "('" + event.id + "', '" + event.type + "', 'Happened', '{}', " + key + ", " + tenant;
+}
+
 bool PostgresHistory::insert(Client& client, Random& random, const std::vector<std::string>& keys,
                              std::vector<Written>& written) {
+    constexpr const char* kColumns = "(id, aggregate_type, event_type, payload, key, tenant_id";
     Written one;
     one.event = make_event(random, keys);
     one.event.position = next_number_++;
     one.event.id = id_of(one.event.position);
-    const std::string key = one.event.key.empty() ? "NULL" : "'" + one.event.key + "'";
-    if (!client.run("INSERT INTO public.outbox_events (id, aggregate_type, event_type, payload, "
-                    "key) VALUES ('" +
-                    one.event.id + "', '" + one.event.type + "', 'Happened', '{}', " + key +
-                    ") RETURNING position")) {
+    // Where it comes among those of its key is known once it is due.
+    const bool delayed = kind_.delays && random.chance(0.1);
+    if (delayed) one.event.key.clear();
+    const std::string values = values_of(one.event);
+    const std::string due = std::to_string(random.between(0, 3'000));
+    if (!client.run(delayed ? std::string("INSERT INTO public.outbox_scheduled ") + kColumns +
+                                  ", available_at) VALUES " + values +
+                                  ", clock_timestamp() + interval '" + due + " ms') RETURNING 0"
+                            : std::string("INSERT INTO public.outbox_events ") + kColumns +
+                                  ") VALUES " + values + ") RETURNING position")) {
         return false;
     }
     one.position = std::stoll(client.rows().at(0).at(0));
@@ -244,6 +280,11 @@ SimEvent PostgresHistory::make_event(Random& random, const std::vector<std::stri
         if (event.trouble == Trouble::kBadTopic) event.trouble = Trouble::kRefused;
     }
     if (event.trouble == Trouble::kNoRoute) event.type = "none";
+    if (kind_.tenants) {
+        // A key is a tenant's.
+        const std::string& of = event.key;
+        event.tenant = "t" + std::to_string(of.empty() ? random.between(0, 2) : of.back() % 3);
+    }
     return event;
 }
 
@@ -266,22 +307,69 @@ void PostgresHistory::keep_busy() {
     }
 }
 
+std::unique_ptr<Operations> PostgresHistory::operations() {
+    auto opened = postgres::open_operations(config_, "public.outbox_events");
+    if (opened.ok()) return *std::move(opened);
+    world_.trace("an operator cannot connect: " + describe(opened.error()));
+    return nullptr;
+}
+
+// Again and again where a lock or the lease of a relay is in the way.
+template <typename Change>
+bool PostgresHistory::insist(Change change) {
+    for (int tries = 0; tries < 60; ++tries) {
+        const auto done = change();
+        if (done.ok()) return true;
+        world_.trace("an operator is refused: " + describe(done.error()));
+        world_.sleep(200 * kMs);
+    }
+    return false;
+}
+
+// What an operator does until all is through.
 void PostgresHistory::operate() {
-    Client client(config_.url);
-    while (settings_.block_key) {
-        world_.sleep(3 * kSecond);
-        if (client.run("UPDATE public.outbox_dead_letters SET retry_requested_at = "
-                       "clock_timestamp() RETURNING id")) {
-            for (const auto& row : client.rows()) judge_.mended(number_of(row[0]));
+    while (true) {
+        world_.sleep(1 * kSecond);
+        if (!paused_.empty()) {
+            if (const auto desk = operations()) {
+                for (const std::string& tenant : paused_) {
+                    insist([&] { return desk->resume_tenant(tenant); });
+                }
+                paused_.clear();
+            }
         }
+        if (settings_.block_key) handle_letters();
+    }
+}
+
+// A process that ended is started again, and where that does not help a person decides.
+void PostgresHistory::watch_relays() {
+    while (true) {
+        world_.sleep(300 * kMs);
+        if (resets_ > 1) settle_resets();
+        if (!changing_routes_) start_missing_relays();
+    }
+}
+
+bool PostgresHistory::may_end(const ErrorInfo& error) {
+    if (error.code != ErrorCode::kTableReset || times_anew_ == 0) return false;
+    ++resets_;
+    return true;
+}
+
+void PostgresHistory::settle_resets() {
+    resets_ = 0;
+    if (const auto desk = operations()) {
+        did("the ledgers are forgotten");
+        insist([&] { return desk->forget_ledgers(); });
     }
 }
 
 void PostgresHistory::chaos() {
     Random& random = world_.random();
     while (world_.now_us() < settings_.writing_us) {
-        world_.sleep(random.between(50, 800) * kMs);
-        switch (random.between(0, 5)) {
+        world_.sleep(random.between(50, 600) * kMs);
+        switch (random.between(0, 11)) {
             case 0:
             case 1:
                 hurt_a_relay(random);
@@ -299,15 +387,202 @@ void PostgresHistory::chaos() {
                 did("an outage of the database");
                 break;
             case 4:
-                if (lines_.terminate_one()) did("a backend is terminated");
+                if (kind_.terminations && lines_.terminate_one()) did("a backend is terminated");
                 break;
-            default:
+            case 5:
                 if (!settings_.clock_jumps) break;
                 wall_offset_us_ += random.between(-7'200, 7'200) * kSecond;
                 did("the clocks on the wall of relays jump");
+                break;
+            case 6:
+            case 7:
+                if (kind_.holds) world_.spawn(World::kNoGroup, "holder", [this] { hold(); });
+                break;
+            case 8:
+                if (kind_.anew) world_.spawn(World::kNoGroup, "anew", [this] { begin_anew(); });
+                break;
+            case 9:
+                if (kind_.tenants) change_tenants();
+                break;
+            case 10:
+                if (kind_.letters) handle_letters();
+                if (kind_.crashes) {
+                    kind_.crashes = false;  // takes seconds
+                    did("the server crashes");
+                    lines_.crash();
+                }
+                break;
+            default:
+                if (kind_.route_changes) change_routes();
         }
     }
     settling_ = true;
+}
+
+// An operator's session holds rows or a table, and goes.
+void PostgresHistory::hold() {
+    static constexpr const char* kRows[] = {"outbox_events WHERE position % 3 = 0",
+                                            "outbox_events",
+                                            "outbox_ledger",
+                                            "outbox_ledger ORDER BY route DESC",
+                                            "outbox_lease",
+                                            "outbox_routes",
+                                            "outbox_delivery",
+                                            "outbox_dead_letters",
+                                            "outbox_route_stats"};
+    static constexpr const char* kStrengths[] = {"UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"};
+    static constexpr const char* kTables[] = {"outbox_events",   "outbox_events",
+                                              "outbox_ledger",   "outbox_lease",
+                                              "outbox_delivery", "outbox_dead_letters"};
+    static constexpr const char* kModes[] = {
+        "ACCESS SHARE", "ROW SHARE",           "ROW EXCLUSIVE", "SHARE UPDATE EXCLUSIVE",
+        "SHARE",        "SHARE ROW EXCLUSIVE", "EXCLUSIVE",     "ACCESS EXCLUSIVE"};
+    Random& random = world_.random();
+    Client client(config_.url);
+    const auto one_of = [&](const auto& some) {
+        return std::string(some[random.index(std::size(some))]);
+    };
+    std::string what;
+    if (random.chance(0.5)) {
+        what = "SELECT FROM public." + one_of(kRows) + " FOR " + one_of(kStrengths);
+    } else {
+        what = "LOCK TABLE public." + one_of(kTables) + " IN " + one_of(kModes) + " MODE";
+    }
+    const std::int64_t hold_us = random.between(20, 2'500) * kMs;
+    if (!client.run("BEGIN") || !client.run(what)) return;
+    did("held: " + what);
+    world_.sleep(hold_us);
+    client.run("COMMIT");
+}
+
+// Somebody empties the table, or takes some rows out: those are owed no more.
+void PostgresHistory::begin_anew() {
+    Random& random = world_.random();
+    Client client(config_.url);
+    const auto kind = random.between(0, 3);
+    if (!client.run("BEGIN") ||
+        !client.run("LOCK TABLE public.outbox_events IN ACCESS EXCLUSIVE MODE")) {
+        return;
+    }
+    const std::string which = kind == 0 ? " WHERE position % 4 = 0" : "";
+    if (!client.run("SELECT id, position FROM public.outbox_events" + which)) return;
+    const auto rows = client.rows();
+    if (!client.run(kind == 0   ? "DELETE FROM public.outbox_events" + which
+                    : kind == 1 ? "TRUNCATE public.outbox_events"
+                                : "TRUNCATE public.outbox_events RESTART IDENTITY")) {
+        return;
+    }
+    std::vector<Written> written;
+    for (auto more = random.between(0, 3); more > 0 && random.chance(0.5); --more) {
+        for (auto n = random.between(1, 40); n > 0; --n) {
+            if (!insert(client, random, {}, written)) return;
+        }
+    }
+    if (random.chance(0.3)) world_.sleep(random.between(1, 500) * kMs);
+    if (!client.run("COMMIT")) return;
+    did(kind == 0   ? "rows are deleted"
+        : kind == 1 ? "the table is truncated"
+                    : "the table begins anew");
+    for (const auto& row : rows) {
+        judge_.withdrawn(number_of(row[0]));
+        numbers_.erase(std::stoll(row[1]));
+    }
+    if (kind > 1) {
+        numbers_.clear();
+        ++times_anew_;
+    }
+    committed(written);
+}
+
+void PostgresHistory::change_tenants() {
+    const auto desk = operations();
+    if (!desk) return;
+    const std::string tenant = "t" + std::to_string(world_.random().between(0, 2));
+    if (paused_.contains(tenant)) {
+        if (desk->resume_tenant(tenant).ok()) paused_.erase(tenant);
+        did("a tenant is resumed");
+    } else if (desk->pause_tenant(tenant).ok()) {
+        paused_.insert(tenant);
+        did("a tenant is paused");
+    }
+}
+
+// Retried, after what was wrong was mended or not, or discarded.
+void PostgresHistory::handle_letters() {
+    Random& random = world_.random();
+    const auto desk = operations();
+    if (!desk) return;
+    const auto letters = desk->dead({}, 0, 100, false);
+    if (!letters.ok() || letters->empty()) return;
+    DeadFilter filter;
+    for (const DeadInfo& letter : *letters) {
+        if (settling_ || random.chance(0.5)) filter.ids.push_back(letter.id);
+    }
+    if (filter.ids.empty()) return;
+    if (!settling_ && random.chance(0.3)) {
+        if (desk->discard_dead(filter).ok()) did("letters are discarded");
+        return;
+    }
+    if (settling_ || random.chance(0.7)) {
+        for (const std::string& id : filter.ids) judge_.mended(number_of(id));
+    }
+    if (desk->retry_dead(filter).ok()) did("letters are retried");
+}
+
+// All relays stop, as a deployment does.
+bool PostgresHistory::stop_all_relays() {
+    for (RelayProcess* relay : living_) relay->stop();
+    const std::int64_t until_us = world_.now_us() + 8 * kSecond;
+    const auto stopped = [&] {
+        return std::all_of(living_.begin(), living_.end(),
+                           [](const RelayProcess* relay) { return relay->ended(); });
+    };
+    while (!stopped() && world_.now_us() < until_us) world_.sleep(20 * kMs);
+    return stopped();
+}
+
+void PostgresHistory::change_routes() {
+    changing_routes_ = true;
+    const std::shared_ptr<void> changed(nullptr, [this](void*) { changing_routes_ = false; });
+    if (!stop_all_relays()) return;
+    const auto desk = operations();
+    if (!desk) return;
+    if (settings_.routes > 1 && world_.random().chance(0.5)) {
+        change_number_of_routes(*desk);
+    } else {
+        rename_routes(*desk);
+    }
+}
+
+// To new names, or two routes to each other's.
+void PostgresHistory::rename_routes(Operations& desk) {
+    const auto rename = [&](std::size_t route, const std::string& to) {
+        if (!insist([&] { return desk.rename_route(names_[route], to); })) return false;
+        names_[route] = to;
+        judge_.named(to, static_cast<int>(route));
+        return true;
+    };
+    const std::string fresh = "route" + std::to_string(next_name_++);
+    if (settings_.routes == 1 || judge_.is_retired(1)) {
+        if (rename(0, fresh)) did("a route is renamed");
+        return;
+    }
+    const std::string first = names_[0];
+    const std::string second = names_[1];
+    if (rename(0, fresh) && rename(1, first) && rename(0, second)) did("routes swap their names");
+}
+
+void PostgresHistory::change_number_of_routes(Operations& desk) {
+    if (judge_.is_retired(1)) {
+        adding_ = true;
+        did("a route is added");
+        return;
+    }
+    if (insist([&] { return desk.retire_route(names_[1], true); })) {
+        adding_ = false;
+        judge_.retired(1);
+        did("a route is retired");
+    }
 }
 
 void PostgresHistory::hurt_a_relay(Random& random) {
@@ -333,9 +608,18 @@ void PostgresHistory::hurt_a_relay(Random& random) {
     }
 }
 
-// What the tables say, beside the world.
-void PostgresHistory::audit() {
+// False: somebody keeps the tables from being looked at.
+bool PostgresHistory::look(const std::function<void(test::Pg& control)>& at) {
     test::Pg& control = server_.control(kind_.layout);
+    const bool free = control.value(
+                          "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE mode = "
+                          "'AccessExclusiveLock' AND locktype = 'relation')") == "t";
+    if (free) at(control);
+    return free;
+}
+
+// What the tables say, beside the world.
+void PostgresHistory::audit(test::Pg& control) {
     std::set<Position> there;
     for (const auto& row : control.query("SELECT position, id FROM public.outbox_events")) {
         const Position number = number_of(*row[1]);
@@ -348,7 +632,7 @@ void PostgresHistory::audit() {
     // The judge hears of a letter when its relay does, and that is later.
     std::set<std::pair<int, Position>> dead;
     for (const auto& row : control.query("SELECT route, id FROM public.outbox_dead_letters")) {
-        dead.insert({Judge::route_of(*row[0]), number_of(*row[1])});
+        dead.insert({judge_.route_of(*row[0]), number_of(*row[1])});
     }
     const auto is_dead = [&](Position number) {
         return dead.contains({0, number}) || dead.contains({1, number});
@@ -366,7 +650,7 @@ void PostgresHistory::audit() {
         const std::string& done = *row[2];
         for (auto bit = done.find('1'); bit != std::string::npos; bit = done.find('1', bit + 1)) {
             const auto found = numbers_.find(first + static_cast<Position>(bit));
-            const int route = Judge::route_of(*row[0]);
+            const int route = judge_.route_of(*row[0]);
             if (found == numbers_.end() || dead.contains({route, found->second})) continue;
             judge_.in_ledger(route, found->second);
         }
@@ -375,10 +659,17 @@ void PostgresHistory::audit() {
 
 // Nothing is kept of what is finished.
 bool PostgresHistory::drained() {
-    return server_.control(kind_.layout)
-               .value(
-                   "SELECT EXISTS (SELECT FROM public.outbox_events) OR EXISTS (SELECT FROM "
-                   "public.outbox_ledger) OR EXISTS (SELECT FROM public.outbox_delivery)") == "f";
+    std::string left =
+        "SELECT EXISTS (SELECT FROM public.outbox_delivery) OR EXISTS (SELECT FROM "
+        "public.outbox_scheduled)";
+    if (kind_.layout == Server::Layout::kDelete) {
+        left +=
+            " OR EXISTS (SELECT FROM public.outbox_events) OR EXISTS (SELECT FROM "
+            "public.outbox_ledger)";
+    }
+    bool nothing = false;
+    look([&](test::Pg& control) { nothing = control.value(left) == "f"; });
+    return nothing;
 }
 
 }  // namespace outbox::simulation

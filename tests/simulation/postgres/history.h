@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/operations.h"
 #include "databases/postgres/source/config.h"
 #include "tests/simulation/postgres/client.h"
 #include "tests/simulation/postgres/lines.h"
@@ -20,6 +22,14 @@ namespace outbox::simulation {
 struct PostgresSettings {
     Settings settings;
     Server::Layout layout = Server::Layout::kDelete;
+    bool terminations = true;  ///< Backends of relays are ended.
+    bool holds = true;         ///< Operators' sessions hold rows and tables.
+    bool anew = true;          ///< The table begins anew, or rows are taken out by hand.
+    bool tenants = true;       ///< There are tenants, who are paused and resumed.
+    bool letters = true;       ///< Dead letters are retried and discarded.
+    bool delays = true;        ///< Some events are delayed.
+    bool route_changes = true;
+    bool crashes = false;  ///< The server crashes.
 
     static PostgresSettings from_seed(std::uint64_t seed, const Server& server);
 };
@@ -57,16 +67,32 @@ class PostgresHistory {
 
     void write(int writer);
     void write_one_transaction(Client& client, int writer);
+    [[nodiscard]] static std::string values_of(const SimEvent& event);
     bool insert(Client& client, Random& random, const std::vector<std::string>& keys,
                 std::vector<Written>& written);
     void committed(const std::vector<Written>& written);
     SimEvent make_event(Random& random, const std::vector<std::string>& keys);
     void chaos();
     void hurt_a_relay(Random& random);
+    void hold();
+    void begin_anew();
+    void change_tenants();
+    void handle_letters();
+    void change_routes();
+    void rename_routes(Operations& operations);
+    void change_number_of_routes(Operations& operations);
+    bool stop_all_relays();
+    template <typename Change>
+    bool insist(Change change);
+    void settle_resets();
+    std::unique_ptr<Operations> operations();
+    bool may_end(const ErrorInfo& error);
+    void watch_relays();
     void operate();
     void keep_busy();
     void keep_time();
-    void audit();
+    bool look(const std::function<void(test::Pg& control)>& at);
+    void audit(test::Pg& control);
     bool drained();
     void start_relay();
     void start_missing_relays();
@@ -89,6 +115,13 @@ class PostgresHistory {
     int next_relay_ = 1;
     int next_prepared_ = 1;
     int writing_ = 0;
+    std::vector<std::string> names_{"first", "second"};  // of routes, as they are configured
+    bool changing_routes_ = false;
+    bool adding_ = false;  // the second route is configured again
+    int next_name_ = 1;
+    int times_anew_ = 0;
+    int resets_ = 0;  // processes that ended as the table is another, since somebody settled that
+    std::set<std::string> paused_;  // tenants
     bool settling_ = false;
     bool done_ = false;
     std::map<std::string, std::size_t> happened_;

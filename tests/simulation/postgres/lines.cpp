@@ -7,7 +7,6 @@
 #include <ctime>
 #include <fcntl.h>
 #include <libpq-fe.h>
-#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdexcept>
@@ -40,7 +39,7 @@ namespace outbox::simulation {
 
 namespace {
 
-constexpr int kRealLimitS = 60;  // for what takes the server milliseconds
+constexpr int kRealLimitS = 20;  // for what takes the server milliseconds
 constexpr std::int64_t kVanishedMaxUs = 20 * kSecond;
 
 Lines* current_lines = nullptr;
@@ -128,10 +127,9 @@ bool Lines::at_rest(const Line& line) {
     return load(line.slot->asleep) != 0 && load(line.slot->seen) == load(line.slot->wakes);
 }
 
-bool Lines::consumed(const Line& line) {
-    if (line.fd < 0) return true;
-    int left = 0;
-    return ::ioctl(line.fd, SIOCOUTQ, &left) != 0 || left == 0;
+// It has taken up the last request, and sleeps again.
+bool Lines::holds_still(const Line& line) {
+    return load(line.slot->sleeps) != line.slept && at_rest(line);
 }
 
 // All of the answer is there: it ends with ReadyForQuery.
@@ -145,13 +143,25 @@ bool Lines::answered(const Line& line) {
     return tail.starts_with(std::string_view("Z\0\0\0\5", 5));
 }
 
-// Until it sleeps or is gone.
-void Lines::settle(const Line& line) {
+// Until it has answered, sleeps behind a lock or is gone. A backend that has answered has let go of
+// what others wait for, and does no more.
+void Lines::settle(Line& line) {
     const RealLimit limit;
-    while (!(consumed(line) && at_rest(line)) && !ended(line)) {
-        limit.check("a backend does not come to rest");
-        ::sched_yield();
+    while (line.busy) {
+        const bool rests = holds_still(line);
+        if (answered(line)) line.busy = false;
+        if (!line.busy || rests || ended(line)) return;
+        limit.check(("backend " + std::to_string(line.pid) + " does not come to rest").c_str());
+        wait_for_input(line);
     }
+}
+
+void Lines::wait_for_input(const Line& line) {
+    constexpr timespec kLook{0, 200'000};
+    pollfd entries[] = {{line.fd, POLLIN, 0}, {line.process, POLLIN, 0}};
+    const bool partial = __real_poll(entries, 1, 0) > 0;
+    if (partial) entries[0].fd = -1;
+    ::ppoll(entries, 2, &kLook, nullptr);
 }
 
 // What one statement let go of may let others go on, and these again others.
@@ -159,13 +169,17 @@ void Lines::settle_all() {
     for (bool changed = true; changed;) {
         changed = false;
         for (Line& line : lines_) {
-            if (at_rest(line) || ended(line)) continue;
+            if (!line.busy) continue;
+            if (holds_still(line) || ended(line)) {
+                if (answered(line)) line.busy = false;
+                continue;
+            }
             settle(line);
             changed = true;
         }
     }
     for (Line& line : lines_) {
-        if (line.blocked && (ended(line) || answered(line))) {
+        if (line.blocked && (!line.busy || ended(line))) {
             line.blocked = false;
             world_.wake(line.task);
         }
@@ -191,11 +205,10 @@ void Lines::close(std::list<Line>::iterator line) {
 // The connection breaks. A backend that sleeps behind a lock notices when it has it.
 void Lines::cut(Line& line) {
     ::shutdown(line.fd, SHUT_RDWR);
-    if (ended(line)) return;
     std::string trash(4096, '\0');
     while (::recv(line.fd, trash.data(), trash.size(), MSG_DONTWAIT) > 0) {
     }
-    if (!line.blocked) await_end(line);
+    if (!line.busy) await_end(line);
     settle_all();
 }
 
@@ -232,7 +245,6 @@ void Lines::connected(pg_conn* connection) {
     line.group = world_.group();
     lines_.push_back(line);
     ++connections_;
-    settle(lines_.back());
     settle_all();
     if (line.group != World::kNoGroup) travel();
 }
@@ -240,15 +252,25 @@ void Lines::connected(pg_conn* connection) {
 void Lines::before_request(pg_conn* connection) {
     if (world_.dying()) return;
     Line* line = find(connection);
-    if (line == nullptr) return;
+    if (line == nullptr || line->sending) return;
     travel();
     line = find(connection);
+    line->sending = true;
     if (breaks(line->group)) cut(*line);
+    const RealLimit limit;
+    while (!ended(*line) && !at_rest(*line)) {
+        limit.check("a backend does not wait for a request");
+        ::sched_yield();
+    }
+    line->slept = load(line->slot->sleeps);
     set_clock();
 }
 
 void Lines::requested(pg_conn* connection) {
-    if (Line* line = find(connection); line != nullptr) line->answering = true;
+    if (Line* line = find(connection); line != nullptr) {
+        line->answering = line->busy = true;
+        line->sending = false;
+    }
     ++statements_;
 }
 
@@ -259,7 +281,7 @@ bool Lines::await(int fd, std::int64_t max_wait_us, bool& ready) {
     settle(*line);
     settle_all();
     pollfd readable{fd, POLLIN, 0};
-    while (!ended(*line) && !answered(*line) && __real_poll(&readable, 1, 0) <= 0) {
+    while (line->busy && !ended(*line) && __real_poll(&readable, 1, 0) <= 0) {
         ready = false;
         if (world_.dying() || world_.now_us() >= until_us) return true;
         ++blocked_;
@@ -303,7 +325,7 @@ void Lines::finish(pg_conn* connection) {
     }
     __real_PQfinish(connection);
     line->fd = -1;
-    if (!line->blocked) await_end(*line);
+    if (!line->busy) await_end(*line);
     line->blocked = false;
     settle_all();
 }
@@ -313,9 +335,8 @@ void Lines::keep_time() {
     const std::int64_t now_us = wall_us(world_);
     for (Line& line : lines_) {
         if (line.close_us <= world_.now_us() && line.fd >= 0) {
-            const bool sleeps_behind_a_lock = !ended(line) && line.answering;
             ::close(std::exchange(line.fd, -1));
-            if (!sleeps_behind_a_lock) await_end(line);
+            if (!line.busy) await_end(line);
             continue;
         }
         std::int64_t due_us = __atomic_load_n(&line.slot->due_us, __ATOMIC_SEQ_CST);
@@ -324,9 +345,9 @@ void Lines::keep_time() {
         const std::uint64_t before = load(line.slot->alarms);
         ::kill(line.pid, SIGALRM);
         const RealLimit limit;
-        while (load(line.slot->alarms) == before && !ended(line)) {
+        while (!ended(line) && (load(line.slot->alarms) == before || !at_rest(line))) {
             limit.check("a backend does not hear its alarm");
-            ::sched_yield();
+            wait_for_input(line);
         }
     }
     settle_all();
@@ -391,17 +412,18 @@ using outbox::simulation::Lines;
 
 namespace {
 
+// A pipeline's statements travel together; libpq may send some before the last is there.
 template <typename Send>
-int send_now(PGconn* connection, bool flushes, Send real) {
+int send_now(PGconn* connection, bool last, Send real) {
     Lines* lines = Lines::current();
-    if (lines == nullptr || !flushes) return real();
+    if (lines == nullptr) return real();
     lines->before_request(connection);
     const int sent = real();
-    lines->requested(connection);
+    if (last) lines->requested(connection);
     return sent;
 }
 
-bool flushes(const PGconn* connection) {
+bool is_whole(const PGconn* connection) {
     return PQpipelineStatus(connection) == PQ_PIPELINE_OFF;
 }
 
@@ -433,14 +455,14 @@ void __wrap_PQfinish(PGconn* connection) {
 }
 
 int __wrap_PQsendQuery(PGconn* connection, const char* sql) {
-    return send_now(connection, flushes(connection),
+    return send_now(connection, is_whole(connection),
                     [&] { return __real_PQsendQuery(connection, sql); });
 }
 
 int __wrap_PQsendQueryParams(PGconn* connection, const char* sql, int count, const Oid* types,
                              const char* const* values, const int* lengths, const int* formats,
                              int format) {
-    return send_now(connection, flushes(connection), [&] {
+    return send_now(connection, is_whole(connection), [&] {
         return __real_PQsendQueryParams(connection, sql, count, types, values, lengths, formats,
                                         format);
     });
@@ -449,7 +471,7 @@ int __wrap_PQsendQueryParams(PGconn* connection, const char* sql, int count, con
 int __wrap_PQsendQueryPrepared(PGconn* connection, const char* name, int count,
                                const char* const* values, const int* lengths, const int* formats,
                                int format) {
-    return send_now(connection, flushes(connection), [&] {
+    return send_now(connection, is_whole(connection), [&] {
         return __real_PQsendQueryPrepared(connection, name, count, values, lengths, formats,
                                           format);
     });
@@ -457,7 +479,7 @@ int __wrap_PQsendQueryPrepared(PGconn* connection, const char* name, int count,
 
 int __wrap_PQsendPrepare(PGconn* connection, const char* name, const char* sql, int count,
                          const Oid* types) {
-    return send_now(connection, flushes(connection),
+    return send_now(connection, is_whole(connection),
                     [&] { return __real_PQsendPrepare(connection, name, sql, count, types); });
 }
 

@@ -70,8 +70,11 @@ class Lines {
         int process = -1;  // a descriptor of the backend
         ServerSlot* slot = nullptr;
         World::Group group = World::kNoGroup;
-        bool answering = false;  // the answer to a request is still on its way
-        bool blocked = false;    // its task waits, as another holds the backend up
+        bool sending = false;     // a request is on its way
+        bool busy = false;        // it has not answered
+        std::uint64_t slept = 0;  // how often, before it was asked
+        bool answering = false;   // the answer is still on its way
+        bool blocked = false;     // its task waits, as another holds the backend up
         World::TaskId task = 0;
         std::int64_t close_us = kNever;  // of one that nobody has
     };
@@ -84,9 +87,10 @@ class Lines {
     [[nodiscard]] bool outage(World::Group group) const;
     [[nodiscard]] static bool ended(const Line& line);
     [[nodiscard]] static bool at_rest(const Line& line);
-    [[nodiscard]] static bool consumed(const Line& line);
+    [[nodiscard]] static bool holds_still(const Line& line);
     [[nodiscard]] bool answered(const Line& line);
-    void settle(const Line& line);
+    void settle(Line& line);
+    static void wait_for_input(const Line& line);
     void settle_all();
     void await_end(const Line& line);
     void cut(Line& line);

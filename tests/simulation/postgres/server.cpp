@@ -69,6 +69,11 @@ Server::Server() {
     options.layout = TableLayoutKind::kKeep;
     if (version >= kFirstWithKeep) migrate(url(Layout::kKeep), options);
     connect();
+    if (version < kFirstWithKeep) return;
+    control(Layout::kKeep)
+        .exec(
+            "CREATE SCHEMA simulation; CREATE TABLE simulation.segments AS TABLE outbox_segments; "
+            "CREATE TABLE simulation.segment AS SELECT last_value, is_called FROM outbox_segment");
 }
 
 Server::~Server() {
@@ -119,7 +124,7 @@ void Server::free_slots() {
         const auto pid = static_cast<pid_t>(slot.pid);
         if (pid == 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
         slot.due_us = 0;
-        slot.alarms = slot.wakes = slot.seen = slot.asleep = 0;
+        slot.alarms = slot.wakes = slot.seen = slot.sleeps = slot.asleep = 0;
         __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
     }
 }
@@ -136,6 +141,12 @@ void Server::reset(Layout layout) {
         control.exec("ROLLBACK PREPARED '" + *row[0] + "'");
     }
     control.exec(reset_[index_of(layout)]);
+    if (layout == Layout::kKeep) {
+        control.exec(
+            "DELETE FROM outbox_segments; INSERT INTO outbox_segments SELECT * FROM "
+            "simulation.segments; SELECT setval('outbox_segment', last_value, is_called) FROM "
+            "simulation.segment");
+    }
 }
 
 void Server::crash() {

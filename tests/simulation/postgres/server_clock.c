@@ -137,6 +137,7 @@ int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout) {
     int count = real(epoll, events, most, 0);
     if (count == 0) {
         atomic_store(&slot->seen, seen);
+        atomic_fetch_add(&slot->sleeps, 1);
         atomic_store(&slot->asleep, 1);
         count = epoll_pwait(epoll, events, most, timeout, &before);
         atomic_store(&slot->asleep, 0);

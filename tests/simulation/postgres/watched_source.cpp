@@ -1,6 +1,7 @@
 #include "tests/simulation/postgres/watched_source.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ struct Watch {
     int relay;
     // The events that this term means by its positions, which come again after it.
     std::map<Position, Position> numbers;
+    bool was_told = false;  // who is paused
 };
 
 class WatchedReader final : public spi::Reader {
@@ -79,7 +81,12 @@ class WatchedRecorder final : public spi::Recorder {
                                  std::span<const spi::RouteName> routes) override {
         routes_.clear();
         for (const spi::RouteName& route : routes) routes_.push_back(route.name);
-        return recorder_->begin(epoch, routes);
+        auto begun = recorder_->begin(epoch, routes);
+        if (!begun.ok()) return begun;
+        for (const std::string& route : routes_) {
+            watch_.judge.added(watch_.judge.route_of(route));
+        }
+        return begun;
     }
     Result<std::vector<std::string>> destinations(std::span<const std::string> routes) override {
         return recorder_->destinations(routes);
@@ -128,7 +135,17 @@ class WatchedRecorder final : public spi::Recorder {
         return recorder_->load_dead_keys(route);
     }
     Result<std::vector<std::string>> load_paused_tenants() override {
-        return recorder_->load_paused_tenants();
+        auto paused = recorder_->load_paused_tenants();
+        if (!paused.ok()) return paused;
+        // Before it is first told, nothing is sent; what it is told later takes it some time.
+        std::set<std::string> now(paused->begin(), paused->end());
+        if (std::exchange(watch_.was_told, true)) {
+            std::erase_if(now, [&](const std::string& tenant) {
+                return !watch_.judge.paused(watch_.relay).contains(tenant);
+            });
+        }
+        watch_.judge.paused(watch_.relay, std::move(now));
+        return paused;
     }
     Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override {
         return recorder_->save_stats(epoch, stats);
@@ -194,6 +211,8 @@ class WatchedSource final : public spi::Source {
     [[nodiscard]] spi::RowShape shape() const override { return source_->shape(); }
     void begin_term() override {
         watch_.numbers.clear();
+        watch_.was_told = false;
+        watch_.judge.paused(watch_.relay, {});
         source_->begin_term();
     }
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
@@ -228,7 +247,7 @@ class WatchedSource final : public spi::Source {
 std::unique_ptr<spi::Source> watched(std::unique_ptr<spi::Source> source, World& world,
                                      Judge& judge, const Settings& settings, int relay) {
     return std::make_unique<WatchedSource>(std::move(source),
-                                           Watch{world, judge, settings, relay, {}});
+                                           Watch{world, judge, settings, relay, {}, false});
 }
 
 }  // namespace outbox::simulation

@@ -8,7 +8,7 @@
 namespace outbox::simulation {
 
 namespace {
-constexpr std::size_t kLines = 400;
+constexpr std::size_t kLines = 2'000;
 constexpr std::int64_t kStepMaxUs = 10;  // what a task's own work takes
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "databases/postgres/source/operations.h"
@@ -29,7 +30,7 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
     Settings& s = kind.settings;
     // Histories are shorter, as each statement costs what a server takes for it.
     s.writing_us = random.between(2'000, 5'000) * kMs;
-    s.settle_us = 60 * kSecond;
+    s.settle_us = 120 * kSecond;
     s.writers = static_cast<int>(random.between(2, 4));
     s.stream = false;
     relay::RelayOptions& o = s.options;
@@ -193,10 +194,10 @@ std::string PostgresHistory::values_of(const SimEvent& event) {
 }
 
 bool PostgresHistory::insert(Client& client, Random& random, const std::vector<std::string>& keys,
-                             std::vector<Written>& written) {
+                             double trouble, std::vector<Written>& written) {
     constexpr const char* kColumns = "(id, aggregate_type, event_type, payload, key, tenant_id";
     Written one;
-    one.event = make_event(random, keys);
+    one.event = make_event(random, keys, trouble);
     one.event.position = next_number_++;
     one.event.id = id_of(one.event.position);
     // Where it comes among those of its key is known once it is due.
@@ -244,7 +245,7 @@ void PostgresHistory::write_one_transaction(Client& client, int writer) {
         const bool takes_back = random.chance(0.1);
         const std::size_t before = written.size();
         if (takes_back && !client.run("SAVEPOINT s")) return fails();
-        if (!insert(client, random, locked, written)) return fails();
+        if (!insert(client, random, locked, settings_.trouble, written)) return fails();
         dawdle();
         if (takes_back) {
             if (!client.run("ROLLBACK TO s")) return fails();
@@ -267,11 +268,12 @@ void PostgresHistory::write_one_transaction(Client& client, int writer) {
     if (!rolls_back) committed(written);
 }
 
-SimEvent PostgresHistory::make_event(Random& random, const std::vector<std::string>& keys) {
+SimEvent PostgresHistory::make_event(Random& random, const std::vector<std::string>& keys,
+                                     double trouble) {
     SimEvent event;
     if (!keys.empty()) event.key = keys[random.index(keys.size())];
     event.type = random.chance(0.5) ? "a" : "b";
-    if (random.chance(settings_.trouble)) {
+    if (random.chance(trouble)) {
         event.trouble = static_cast<Trouble>(random.between(1, 6));
         if (!settings_.timeouts && event.trouble == Trouble::kTimesOut) {
             event.trouble = Trouble::kFailsAlways;
@@ -365,56 +367,44 @@ void PostgresHistory::settle_resets() {
     }
 }
 
+// Of what the seed's kind of history has.
 void PostgresHistory::chaos() {
     Random& random = world_.random();
+    std::vector<std::function<void()>> kinds;
+    const auto add = [&](bool has, std::function<void()> kind) {
+        if (has) kinds.push_back(std::move(kind));
+    };
+    add(settings_.kills || settings_.pauses, [&] { hurt_a_relay(random); });
+    add(settings_.outages, [&] {
+        broker_.away_fails = random.chance(0.5);
+        broker_.away_until_us[static_cast<int>(random.between(0, settings_.routes - 1))] =
+            world_.now_us() + random.between(50, 3'000) * kMs;
+        did("an outage of a destination");
+    });
+    add(settings_.database_outages, [&] {
+        lines_.away_until(world_.now_us() + random.between(20, 2'000) * kMs);
+        did("an outage of the database");
+    });
+    add(settings_.clock_jumps, [&] {
+        wall_offset_us_ += random.between(-7'200, 7'200) * kSecond;
+        did("the clocks on the wall of relays jump");
+    });
+    add(kind_.terminations, [&] {
+        if (lines_.terminate_one()) did("a backend is terminated");
+    });
+    add(kind_.holds, [&] { world_.spawn(World::kNoGroup, "holder", [this] { hold(); }); });
+    add(kind_.anew, [&] { world_.spawn(World::kNoGroup, "anew", [this] { begin_anew(); }); });
+    add(kind_.tenants, [&] { change_tenants(); });
+    add(kind_.letters, [&] { handle_letters(); });
+    add(kind_.route_changes, [&] { change_routes(); });
+    add(kind_.crashes, [&] {
+        if (!std::exchange(kind_.crashes, false)) return;  // takes seconds
+        did("the server crashes");
+        lines_.crash();
+    });
     while (world_.now_us() < settings_.writing_us) {
         world_.sleep(random.between(50, 600) * kMs);
-        switch (random.between(0, 11)) {
-            case 0:
-            case 1:
-                hurt_a_relay(random);
-                break;
-            case 2:
-                if (!settings_.outages) break;
-                broker_.away_fails = random.chance(0.5);
-                broker_.away_until_us[static_cast<int>(random.between(0, settings_.routes - 1))] =
-                    world_.now_us() + random.between(50, 3'000) * kMs;
-                did("an outage of a destination");
-                break;
-            case 3:
-                if (!settings_.database_outages) break;
-                lines_.away_until(world_.now_us() + random.between(20, 2'000) * kMs);
-                did("an outage of the database");
-                break;
-            case 4:
-                if (kind_.terminations && lines_.terminate_one()) did("a backend is terminated");
-                break;
-            case 5:
-                if (!settings_.clock_jumps) break;
-                wall_offset_us_ += random.between(-7'200, 7'200) * kSecond;
-                did("the clocks on the wall of relays jump");
-                break;
-            case 6:
-            case 7:
-                if (kind_.holds) world_.spawn(World::kNoGroup, "holder", [this] { hold(); });
-                break;
-            case 8:
-                if (kind_.anew) world_.spawn(World::kNoGroup, "anew", [this] { begin_anew(); });
-                break;
-            case 9:
-                if (kind_.tenants) change_tenants();
-                break;
-            case 10:
-                if (kind_.letters) handle_letters();
-                if (kind_.crashes) {
-                    kind_.crashes = false;  // takes seconds
-                    did("the server crashes");
-                    lines_.crash();
-                }
-                break;
-            default:
-                if (kind_.route_changes) change_routes();
-        }
+        if (!kinds.empty()) kinds[random.index(kinds.size())]();
     }
     settling_ = true;
 }
@@ -460,7 +450,8 @@ void PostgresHistory::begin_anew() {
     Random& random = world_.random();
     Client client(config_.url);
     const auto kind = random.between(0, 3);
-    if (!client.run("BEGIN") ||
+    const std::vector<std::string> keys{"k1", "k2"};
+    if (!client.run("BEGIN") || !client.run("SELECT public.outbox_lock_keys('k1', 'k2')") ||
         !client.run("LOCK TABLE public.outbox_events IN ACCESS EXCLUSIVE MODE")) {
         return;
     }
@@ -473,10 +464,11 @@ void PostgresHistory::begin_anew() {
         return;
     }
     std::vector<Written> written;
-    for (auto more = random.between(0, 3); more > 0 && random.chance(0.5); --more) {
-        for (auto n = random.between(1, 40); n > 0; --n) {
-            if (!insert(client, random, {}, written)) return;
-        }
+    // Fewer than there were, as many, or more.
+    const auto more = random.chance(0.5) ? random.between(0, std::min<Position>(next_number_, 200))
+                                         : std::int64_t{0};
+    while (std::ssize(written) < more) {
+        if (!insert(client, random, keys, 0, written)) return;
     }
     if (random.chance(0.3)) world_.sleep(random.between(1, 500) * kMs);
     if (!client.run("COMMIT")) return;

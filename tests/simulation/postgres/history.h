@@ -69,9 +69,9 @@ class PostgresHistory {
     void write_one_transaction(Client& client, int writer);
     [[nodiscard]] static std::string values_of(const SimEvent& event);
     bool insert(Client& client, Random& random, const std::vector<std::string>& keys,
-                std::vector<Written>& written);
+                double trouble, std::vector<Written>& written);
     void committed(const std::vector<Written>& written);
-    SimEvent make_event(Random& random, const std::vector<std::string>& keys);
+    SimEvent make_event(Random& random, const std::vector<std::string>& keys, double trouble);
     void chaos();
     void hurt_a_relay(Random& random);
     void hold();

@@ -84,6 +84,11 @@ Lines::~Lines() {
     server_.set_clock(0);
 }
 
+// libpq closes what broke, and its number is another's then.
+int Lines::fd_of(const Line& line) {
+    return line.connection == nullptr ? line.kept_fd : PQsocket(line.connection);
+}
+
 Lines::Line* Lines::find(pg_conn* connection) {
     for (Line& line : lines_) {
         if (line.connection == connection) return &line;
@@ -93,7 +98,7 @@ Lines::Line* Lines::find(pg_conn* connection) {
 
 Lines::Line* Lines::find(int fd) {
     for (Line& line : lines_) {
-        if (line.connection != nullptr && line.fd == fd) return &line;
+        if (line.connection != nullptr && fd_of(line) == fd) return &line;
     }
     return nullptr;
 }
@@ -135,9 +140,10 @@ bool Lines::holds_still(const Line& line) {
 // All of the answer is there: it ends with ReadyForQuery.
 bool Lines::answered(const Line& line) {
     int size = 0;
-    if (::ioctl(line.fd, FIONREAD, &size) != 0 || size < 6) return false;
+    const int fd = fd_of(line);
+    if (::ioctl(fd, FIONREAD, &size) != 0 || size < 6) return false;
     peeked_.resize(static_cast<std::size_t>(size));
-    const auto got = ::recv(line.fd, peeked_.data(), peeked_.size(), MSG_PEEK | MSG_DONTWAIT);
+    const auto got = ::recv(fd, peeked_.data(), peeked_.size(), MSG_PEEK | MSG_DONTWAIT);
     if (got < 6) return false;
     const std::string_view tail(peeked_.data() + got - 6, 6);
     return tail.starts_with(std::string_view("Z\0\0\0\5", 5));
@@ -158,7 +164,7 @@ void Lines::settle(Line& line) {
 
 void Lines::wait_for_input(const Line& line) {
     constexpr timespec kLook{0, 200'000};
-    pollfd entries[] = {{line.fd, POLLIN, 0}, {line.process, POLLIN, 0}};
+    pollfd entries[] = {{fd_of(line), POLLIN, 0}, {line.process, POLLIN, 0}};
     const bool partial = __real_poll(entries, 1, 0) > 0;
     if (partial) entries[0].fd = -1;
     ::ppoll(entries, 2, &kLook, nullptr);
@@ -197,16 +203,17 @@ void Lines::await_end(const Line& line) {
 }
 
 void Lines::close(std::list<Line>::iterator line) {
-    if (line->connection == nullptr && line->fd >= 0) ::close(line->fd);
+    if (line->kept_fd >= 0) ::close(line->kept_fd);
     ::close(line->process);
     lines_.erase(line);
 }
 
 // The connection breaks. A backend that sleeps behind a lock notices when it has it.
 void Lines::cut(Line& line) {
-    ::shutdown(line.fd, SHUT_RDWR);
+    const int fd = fd_of(line);
+    ::shutdown(fd, SHUT_RDWR);
     std::string trash(4096, '\0');
-    while (::recv(line.fd, trash.data(), trash.size(), MSG_DONTWAIT) > 0) {
+    while (::recv(fd, trash.data(), trash.size(), MSG_DONTWAIT) > 0) {
     }
     if (!line.busy) await_end(line);
     settle_all();
@@ -233,7 +240,6 @@ void Lines::connected(pg_conn* connection) {
     set_clock();
     Line line;
     line.connection = connection;
-    line.fd = PQsocket(connection);
     line.pid = PQbackendPID(connection);
     line.process = static_cast<int>(::syscall(SYS_pidfd_open, line.pid, 0));
     if (line.process < 0) stuck("no descriptor of a backend");
@@ -311,20 +317,19 @@ void Lines::finish(pg_conn* connection) {
         return;
     }
     set_clock();
+    const int fd = fd_of(*line);
     line->connection = nullptr;
-    if (vanished_.contains(line->group) && !ended(*line)) {
-        const int kept = ::fcntl(line->fd, F_DUPFD_CLOEXEC, 0);
+    if (vanished_.contains(line->group) && fd >= 0 && !ended(*line)) {
+        line->kept_fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
         const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-        ::dup2(nothing, line->fd);
+        ::dup2(nothing, fd);
         ::close(nothing);
         __real_PQfinish(connection);
-        line->fd = kept;
         line->close_us = world_.now_us() + world_.random().between(1, kVanishedMaxUs);
         line->blocked = false;
         return;
     }
     __real_PQfinish(connection);
-    line->fd = -1;
     if (!line->busy) await_end(*line);
     line->blocked = false;
     settle_all();
@@ -334,8 +339,8 @@ void Lines::keep_time() {
     set_clock();
     const std::int64_t now_us = wall_us(world_);
     for (Line& line : lines_) {
-        if (line.close_us <= world_.now_us() && line.fd >= 0) {
-            ::close(std::exchange(line.fd, -1));
+        if (line.close_us <= world_.now_us() && line.kept_fd >= 0) {
+            ::close(std::exchange(line.kept_fd, -1));
             if (!line.busy) await_end(line);
             continue;
         }
@@ -379,7 +384,10 @@ std::chrono::steady_clock::time_point Lines::now() const {
 }
 
 void Lines::crash() {
+    // Its own waits are real.
+    current_lines = nullptr;
     server_.crash();
+    current_lines = this;
     set_clock();
     settle_all();
 }
@@ -387,8 +395,8 @@ void Lines::crash() {
 void Lines::end() {
     for (auto line = lines_.begin(); line != lines_.end();) {
         const auto next = std::next(line);
-        if (line->fd >= 0 && line->connection == nullptr) {
-            ::close(std::exchange(line->fd, -1));
+        if (line->kept_fd >= 0) {
+            ::close(std::exchange(line->kept_fd, -1));
             await_end(*line);
             close(line);
         }

@@ -65,7 +65,7 @@ class Lines {
   private:
     struct Line {
         pg_conn* connection = nullptr;  // null: nobody has it any more
-        int fd = -1;
+        int kept_fd = -1;               // of one whose host is gone
         pid_t pid = 0;
         int process = -1;  // a descriptor of the backend
         ServerSlot* slot = nullptr;
@@ -79,6 +79,7 @@ class Lines {
         std::int64_t close_us = kNever;  // of one that nobody has
     };
 
+    static int fd_of(const Line& line);
     Line* find(pg_conn* connection);
     Line* find(int fd);
     void set_clock();

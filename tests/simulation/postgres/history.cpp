@@ -534,12 +534,21 @@ bool PostgresHistory::stop_all_relays() {
 }
 
 void PostgresHistory::change_routes() {
+    Random& random = world_.random();
     changing_routes_ = true;
     const std::shared_ptr<void> changed(nullptr, [this](void*) { changing_routes_ = false; });
+    // One of them stands still meanwhile, and wakes as one of the past.
+    if (!living_.empty() && random.chance(0.5)) {
+        RelayProcess& frozen = *living_[random.index(living_.size())];
+        frozen.pause(random.between(3'000, 9'000) * kMs);
+        frozen.stop();
+        std::erase(living_, &frozen);
+        did("a relay stands still while routes change");
+    }
     if (!stop_all_relays()) return;
     const auto desk = operations();
     if (!desk) return;
-    if (settings_.routes > 1 && world_.random().chance(0.5)) {
+    if (settings_.routes > 1 && random.chance(0.5)) {
         change_number_of_routes(*desk);
     } else {
         rename_routes(*desk);

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <libpq-fe.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdexcept>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -57,6 +56,11 @@ class RealLimit {
   private:
     std::time_t until_ = std::time(nullptr) + kRealLimitS;
 };
+
+void pause_really() {
+    constexpr timespec kMoment{0, 20'000};
+    __real_nanosleep(&kMoment, nullptr);
+}
 
 std::uint64_t load(const std::uint64_t& value) {
     return __atomic_load_n(&value, __ATOMIC_SEQ_CST);
@@ -246,7 +250,7 @@ void Lines::connected(pg_conn* connection) {
     const RealLimit limit;
     while ((line.slot = server_.slot_of(line.pid)) == nullptr) {
         limit.check("a backend does not sleep");
-        ::sched_yield();
+        pause_really();
     }
     line.group = world_.group();
     lines_.push_back(line);
@@ -264,9 +268,9 @@ void Lines::before_request(pg_conn* connection) {
     line->sending = true;
     if (breaks(line->group)) cut(*line);
     const RealLimit limit;
-    while (!ended(*line) && !at_rest(*line)) {
+    while (!at_rest(*line) && !ended(*line)) {
         limit.check("a backend does not wait for a request");
-        ::sched_yield();
+        pause_really();
     }
     line->slept = load(line->slot->sleeps);
     set_clock();
@@ -410,7 +414,7 @@ void Lines::end() {
             if (ended(*line)) close(line);
             line = next;
         }
-        ::sched_yield();
+        pause_really();
     }
 }
 

@@ -51,6 +51,18 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
     return kind;
 }
 
+void PostgresSettings::only(const std::string& kind) {
+    const std::pair<const char*, bool*> kinds[] = {{"terminations", &terminations},
+                                                   {"holds", &holds},
+                                                   {"anew", &anew},
+                                                   {"tenants", &tenants},
+                                                   {"letters", &letters},
+                                                   {"delays", &delays},
+                                                   {"route_changes", &route_changes},
+                                                   {"crashes", &crashes}};
+    for (const auto& [name, on] : kinds) *on = kind == name;
+}
+
 PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& settings)
     : server_(server),
       kind_(settings),

@@ -32,6 +32,8 @@ struct PostgresSettings {
     bool crashes = false;  ///< The server crashes.
 
     static PostgresSettings from_seed(std::uint64_t seed, const Server& server);
+    /// Of what chaos does beside kills, pauses and outages, this alone and surely.
+    void only(const std::string& kind);
 };
 
 struct PostgresVerdict {

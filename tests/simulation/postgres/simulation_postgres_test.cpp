@@ -73,6 +73,14 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
         static_cast<unsigned long long>(count), all.events, all.repeats, all.dead,
         static_cast<unsigned long long>(all.epochs), all.connections, all.statements, all.blocked);
     for (const auto& [what, times] : all.happened) std::printf("%6zu x %s\n", times, what.c_str());
+    if (one || goes_on || count < kShortSeeds) return;
+    // Were a kind of history to stop happening, the checkers would have nothing to see.
+    EXPECT_GT(all.events, count * 50);
+    EXPECT_GT(all.repeats, count / 2);
+    EXPECT_GT(all.dead, count / 4);
+    EXPECT_GT(all.epochs, count * 2);
+    EXPECT_GT(all.blocked, count);
+    EXPECT_GT(all.happened.size(), 10U);
 }
 
 // OUTBOX_SIMULATION_SEEDS and OUTBOX_SIMULATION_FIRST_SEED: of these.

@@ -136,9 +136,9 @@ bool Lines::at_rest(const Line& line) {
     return load(line.slot->asleep) != 0 && load(line.slot->seen) == load(line.slot->wakes);
 }
 
-// It has taken up the last request, and sleeps again.
-bool Lines::holds_still(const Line& line) {
-    return load(line.slot->sleeps) != line.slept && at_rest(line);
+// Behind a lock. One that waits for its client may have a request to take up.
+bool Lines::held_up(const Line& line) {
+    return at_rest(line) && load(line.slot->reads) == 0;
 }
 
 // All of the answer is there: it ends with ReadyForQuery.
@@ -158,7 +158,7 @@ bool Lines::answered(const Line& line) {
 void Lines::settle(Line& line) {
     const RealLimit limit;
     while (line.busy) {
-        const bool rests = holds_still(line);
+        const bool rests = held_up(line);
         if (answered(line)) line.busy = false;
         if (!line.busy || rests || ended(line)) return;
         limit.check(("backend " + std::to_string(line.pid) + " does not come to rest").c_str());
@@ -180,7 +180,7 @@ void Lines::settle_all() {
         changed = false;
         for (Line& line : lines_) {
             if (!line.busy) continue;
-            if (holds_still(line) || ended(line)) {
+            if (held_up(line) || ended(line)) {
                 if (answered(line)) line.busy = false;
                 continue;
             }
@@ -267,12 +267,6 @@ void Lines::before_request(pg_conn* connection) {
     line = find(connection);
     line->sending = true;
     if (breaks(line->group)) cut(*line);
-    const RealLimit limit;
-    while (!at_rest(*line) && !ended(*line)) {
-        limit.check("a backend does not wait for a request");
-        pause_really();
-    }
-    line->slept = load(line->slot->sleeps);
     set_clock();
 }
 

@@ -70,11 +70,10 @@ class Lines {
         int process = -1;  // a descriptor of the backend
         ServerSlot* slot = nullptr;
         World::Group group = World::kNoGroup;
-        bool sending = false;     // a request is on its way
-        bool busy = false;        // it has not answered
-        std::uint64_t slept = 0;  // how often, before it was asked
-        bool answering = false;   // the answer is still on its way
-        bool blocked = false;     // its task waits, as another holds the backend up
+        bool sending = false;    // a request is on its way
+        bool busy = false;       // it has not answered
+        bool answering = false;  // the answer is still on its way
+        bool blocked = false;    // its task waits, as another holds the backend up
         World::TaskId task = 0;
         std::int64_t close_us = kNever;  // of one that nobody has
     };
@@ -88,7 +87,7 @@ class Lines {
     [[nodiscard]] bool outage(World::Group group) const;
     [[nodiscard]] static bool ended(const Line& line);
     [[nodiscard]] static bool at_rest(const Line& line);
-    [[nodiscard]] static bool holds_still(const Line& line);
+    [[nodiscard]] static bool held_up(const Line& line);
     [[nodiscard]] bool answered(const Line& line);
     void settle(Line& line);
     static void wait_for_input(const Line& line);

@@ -124,7 +124,7 @@ void Server::free_slots() {
         const auto pid = static_cast<pid_t>(slot.pid);
         if (pid == 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
         slot.due_us = 0;
-        slot.alarms = slot.wakes = slot.seen = slot.sleeps = slot.asleep = 0;
+        slot.alarms = slot.wakes = slot.seen = slot.reads = slot.asleep = 0;
         __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
     }
 }

@@ -19,6 +19,8 @@
 static struct ServerClock* shared;
 static struct ServerSlot* own;
 static int64_t own_pid;
+static int64_t epoll_pid;
+static int lock_epoll; /* what it waits on where it waits for no client */
 static void (*alarm_handler)(int);
 
 __attribute__((constructor)) static void map_clock(void) {
@@ -122,6 +124,18 @@ int kill(pid_t pid, int signal) {
     return real(pid, signal);
 }
 
+/* The first that a process makes is for its latch alone (InitializeLatchWaitSet). */
+int epoll_create1(int flags) {
+    static int (*real)(int);
+    if (real == NULL) real = dlsym(RTLD_NEXT, "epoll_create1");
+    const int made = real(flags);
+    if (epoll_pid != getpid()) {
+        epoll_pid = getpid();
+        lock_epoll = made;
+    }
+    return made;
+}
+
 int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout) {
     static int (*real)(int, struct epoll_event*, int, int);
     if (real == NULL) real = dlsym(RTLD_NEXT, "epoll_wait");
@@ -137,7 +151,7 @@ int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout) {
     int count = real(epoll, events, most, 0);
     if (count == 0) {
         atomic_store(&slot->seen, seen);
-        atomic_fetch_add(&slot->sleeps, 1);
+        atomic_store(&slot->reads, epoll != lock_epoll);
         atomic_store(&slot->asleep, 1);
         count = epoll_pwait(epoll, events, most, timeout, &before);
         atomic_store(&slot->asleep, 0);

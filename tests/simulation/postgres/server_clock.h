@@ -20,7 +20,7 @@ struct ServerSlot {
     OUTBOX_SHARED(uint64_t) alarms; /* that it has handled */
     OUTBOX_SHARED(uint64_t) wakes;  /* others have sent it to end its sleep */
     OUTBOX_SHARED(uint64_t) seen;   /* of those, before it fell asleep */
-    OUTBOX_SHARED(uint64_t) sleeps; /* how often it fell asleep */
+    OUTBOX_SHARED(uint64_t) reads;  /* 1: it waits for its client, and not for a lock */
     OUTBOX_SHARED(uint64_t) asleep; /* 1: nothing it waits for has come */
 };
 

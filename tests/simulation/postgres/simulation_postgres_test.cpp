@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -83,6 +84,20 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
     EXPECT_GT(all.happened.size(), 10U);
 }
 
+// Where two histories part.
+std::string parting(const PostgresVerdict& one, const PostgresVerdict& other) {
+    const auto [left, right] =
+        std::mismatch(one.trace.begin(), one.trace.end(), other.trace.begin(), other.trace.end());
+    std::string text;
+    for (auto line = left - std::min<std::ptrdiff_t>(left - one.trace.begin(), 10); line != left;
+         ++line) {
+        text += "  " + *line + "\n";
+    }
+    if (left != one.trace.end()) text += "< " + *left + "\n";
+    if (right != other.trace.end()) text += "> " + *right + "\n";
+    return text;
+}
+
 // OUTBOX_SIMULATION_SEEDS and OUTBOX_SIMULATION_FIRST_SEED: of these.
 TEST(SimulationOnPostgres, OneSeedIsOneHistory) {
     const std::uint64_t first = number_from("OUTBOX_SIMULATION_FIRST_SEED", 3);
@@ -91,7 +106,8 @@ TEST(SimulationOnPostgres, OneSeedIsOneHistory) {
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const PostgresVerdict one = history_of(seed);
         const PostgresVerdict other = history_of(seed);
-        EXPECT_EQ(one.fingerprint, other.fingerprint) << "seed " << seed;
+        EXPECT_EQ(one.fingerprint, other.fingerprint) << "seed " << seed << "\n"
+                                                      << parting(one, other);
         EXPECT_EQ(one.ended_us, other.ended_us) << "seed " << seed;
         EXPECT_EQ(one.statements, other.statements) << "seed " << seed;
         fingerprints.insert(one.fingerprint);

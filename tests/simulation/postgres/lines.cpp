@@ -209,6 +209,8 @@ void Lines::await_end(const Line& line) {
 void Lines::close(std::list<Line>::iterator line) {
     if (line->kept_fd >= 0) ::close(line->kept_fd);
     ::close(line->process);
+    // After a crash it may be another's.
+    if (line->slot->pid == line->pid) Server::free_slot(*line->slot);
     lines_.erase(line);
 }
 

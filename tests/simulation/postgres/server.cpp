@@ -123,10 +123,14 @@ void Server::free_slots() {
     for (ServerSlot& slot : clock_->slots) {
         const auto pid = static_cast<pid_t>(slot.pid);
         if (pid == 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
-        slot.due_us = 0;
-        slot.alarms = slot.wakes = slot.seen = slot.reads = slot.asleep = 0;
-        __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
+        free_slot(slot);
     }
+}
+
+void Server::free_slot(ServerSlot& slot) {
+    slot.due_us = 0;
+    slot.alarms = slot.wakes = slot.seen = slot.reads = slot.asleep = 0;
+    __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
 }
 
 test::Pg& Server::control(Layout layout) {

@@ -32,6 +32,7 @@ class Server {
     [[nodiscard]] ServerSlot* slot_of(pid_t pid);
     /// Slots of processes that are gone are for others.
     void free_slots();
+    static void free_slot(ServerSlot& slot);
 
     /// All tables are as after `migrate`. Nobody else is connected.
     void reset(Layout layout);

@@ -153,6 +153,15 @@ bool Lines::answered(const Line& line) {
     return tail.starts_with(std::string_view("Z\0\0\0\5", 5));
 }
 
+// Of several that one commit lets go one moves at a time.
+void Lines::take_turn(const Line& line) {
+    std::uint64_t waits = 1;
+    if (__atomic_compare_exchange_n(&line.slot->waits, &waits, 0, false, __ATOMIC_SEQ_CST,
+                                    __ATOMIC_SEQ_CST)) {
+        __atomic_store_n(&line.slot->turn, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
 // Until it has answered, sleeps behind a lock or is gone. A backend that has answered has let go of
 // what others wait for, and does no more.
 void Lines::settle(Line& line) {
@@ -168,6 +177,7 @@ void Lines::settle(Line& line) {
 
 void Lines::wait_for_input(const Line& line) {
     constexpr timespec kLook{0, 200'000};
+    take_turn(line);
     pollfd entries[] = {{fd_of(line), POLLIN, 0}, {line.process, POLLIN, 0}};
     const bool partial = __real_poll(entries, 1, 0) > 0;
     if (partial) entries[0].fd = -1;
@@ -202,8 +212,11 @@ void Lines::settle_all() {
 }
 
 void Lines::await_end(const Line& line) {
-    pollfd process{line.process, POLLIN, 0};
-    if (__real_poll(&process, 1, kRealLimitS * 1000) <= 0) stuck("a backend does not end");
+    const RealLimit limit;
+    while (!ended(line)) {
+        limit.check("a backend does not end");
+        wait_for_input(line);
+    }
 }
 
 void Lines::close(std::list<Line>::iterator line) {
@@ -255,6 +268,7 @@ void Lines::connected(pg_conn* connection) {
         pause_really();
     }
     line.group = world_.group();
+    __atomic_store_n(&line.slot->gated, 1, __ATOMIC_SEQ_CST);
     lines_.push_back(line);
     ++connections_;
     settle_all();
@@ -407,7 +421,11 @@ void Lines::end() {
         limit.check("a backend does not end");
         for (auto line = lines_.begin(); line != lines_.end();) {
             const auto next = std::next(line);
-            if (ended(*line)) close(line);
+            if (ended(*line)) {
+                close(line);
+            } else {
+                take_turn(*line);
+            }
             line = next;
         }
         pause_really();

@@ -89,6 +89,7 @@ class Lines {
     [[nodiscard]] static bool at_rest(const Line& line);
     [[nodiscard]] static bool held_up(const Line& line);
     [[nodiscard]] bool answered(const Line& line);
+    static void take_turn(const Line& line);
     void settle(Line& line);
     static void wait_for_input(const Line& line);
     void settle_all();

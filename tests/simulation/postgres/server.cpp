@@ -129,7 +129,8 @@ void Server::free_slots() {
 
 void Server::free_slot(ServerSlot& slot) {
     slot.due_us = 0;
-    slot.alarms = slot.wakes = slot.seen = slot.reads = slot.asleep = 0;
+    slot.alarms = slot.wakes = slot.seen = slot.reads = slot.gated = slot.waits = slot.turn =
+        slot.asleep = 0;
     __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
 }
 

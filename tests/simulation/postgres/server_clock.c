@@ -157,6 +157,12 @@ int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout) {
         atomic_store(&slot->asleep, 0);
     }
     const int error = errno;
+    if (count != 0 && epoll == lock_epoll && atomic_load(&slot->gated)) {
+        const struct timespec moment = {0, 20000};
+        atomic_store(&slot->turn, 0);
+        atomic_store(&slot->waits, 1);
+        while (!atomic_load(&slot->turn)) nanosleep(&moment, NULL);
+    }
     sigprocmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return count;

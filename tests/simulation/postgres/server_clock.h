@@ -22,6 +22,9 @@ struct ServerSlot {
     OUTBOX_SHARED(uint64_t) seen;   /* of those, before it fell asleep */
     OUTBOX_SHARED(uint64_t) reads;  /* 1: it waits for its client, and not for a lock */
     OUTBOX_SHARED(uint64_t) asleep; /* 1: nothing it waits for has come */
+    OUTBOX_SHARED(uint64_t) gated;  /* 1: let go by a lock it waits until it is its turn */
+    OUTBOX_SHARED(uint64_t) waits;  /* 1: it does */
+    OUTBOX_SHARED(uint64_t) turn;   /* 1: it is */
 };
 
 struct ServerClock {

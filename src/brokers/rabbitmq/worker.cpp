@@ -30,6 +30,8 @@ std::chrono::steady_clock::time_point clock_now() {
 constexpr milliseconds kJudged{500};
 // A limit of channels is believed for so long; then one more is tried.
 constexpr std::chrono::minutes kFewChannels{1};
+// The broker counts the channels of a connection that has ended for a moment longer.
+constexpr milliseconds kStillCounted{500};
 constexpr std::chrono::hours kTellFewChannels{1};
 
 }  // namespace
@@ -133,6 +135,11 @@ void Worker::connect() {
     std::this_thread::sleep_until(next_try_);
     auto client = Client::open(config_, next_host_);
     now_ = clock_now();
+    if (!client.ok() && client.error().code == ErrorCode::kNoRights &&
+        now_ < too_many_channels_at_ + kStillCounted) {
+        next_try_ = now_ + kTryAgainMin;
+        return;
+    }
     if (!client.ok()) {
         down_ = client.error();
         next_try_ = now_ + std::min(kTryAgainMin * (1U << std::min(tries_, 5U)), kTryAgainMax);
@@ -414,6 +421,7 @@ bool Worker::has_too_many_channels(const Fault& fault) {
     if (!refuses_channel(fault)) return false;
     most_channels_ = std::max<std::size_t>(ways_.opened(), 2) - 1;
     most_channels_until_ = now_ + kFewChannels;
+    too_many_channels_at_ = now_;
     next_try_ = now_ + kTryAgainMin;
     tell_few_channels(most_channels_, describe(to_error(fault, where())));
     std::vector<Item> again;

@@ -104,6 +104,7 @@ class Worker {
     Ways ways_;
     std::size_t most_channels_ = Ways::kMost;  // that the user may have,
     Time most_channels_until_;                 // as the broker has said
+    Time too_many_channels_at_;                // when it said so last
     std::size_t told_channels_ = Ways::kMost;
     Time channels_told_at_;
     Suspicion suspicion_;

@@ -11,7 +11,7 @@
 namespace outbox::simulation {
 namespace {
 
-constexpr std::uint64_t kDefaultSeeds = 500;
+constexpr std::uint64_t kDefaultSeeds = 200;
 constexpr std::uint64_t kShortSeeds = 12;
 
 Server& server() {

@@ -67,7 +67,7 @@ class Judge {
     void recorded(const spi::RecordBatch& batch, std::span<const spi::Finished> finished,
                   std::span<const std::string> routes);
     void removed(Position position);
-    /// Each owner of the lease has an epoch above all before.
+    /// Each owner of the lease has an epoch of its own.
     void holds(int relay, std::uint64_t epoch);
     [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
     /// A ledger says that the route has finished it, or would not send it.
@@ -139,6 +139,7 @@ class Judge {
     };
     std::map<int, Session> unrecorded_;  // sent and not in a checkpoint, by session
     std::uint64_t epoch_ = 0;
+    std::set<std::uint64_t> epochs_;
     std::size_t unsettled_ = 0;
     std::size_t repeats_ = 0;
     std::vector<std::string> violations_;

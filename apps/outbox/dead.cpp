@@ -321,9 +321,9 @@ Status note_paused(Operations& relay, const DeadFilter& filter) {
 // A consumer's letters go in the transaction that applies them: who discards one has it whole.
 Result<std::int64_t> count_retried(const Letters& letters, const DeadFilter& filter) {
     if (letters.relay == nullptr) return std::int64_t{0};
-    const auto all = letters.relay->count_dead(filter);
+    auto all = letters.relay->count_dead(filter);
     if (!all.ok()) return all;
-    const auto idle = letters.relay->count_dead(filter.of_idle());
+    auto idle = letters.relay->count_dead(filter.of_idle());
     if (!idle.ok()) return idle;
     return std::max<std::int64_t>(*all - *idle, 0);
 }

@@ -264,7 +264,6 @@ void PostgresHistory::write_one_transaction(Client& client, int writer) {
             written.resize(before);
         }
     }
-    std::string end = "COMMIT";
     const bool rolls_back = random.chance(0.15);
     if (random.chance(0.1)) {
         const std::string name = "p" + std::to_string(next_prepared_++);

@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <vector>
 
+// The names are the linker's (--wrap).
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 PGconn* __real_PQconnectStartParams(const char* const*, const char* const*, int);
 PostgresPollingStatusType __real_PQconnectPoll(PGconn*);
@@ -29,6 +31,7 @@ int __real_PQpipelineSync(PGconn*);
 int __real_poll(pollfd*, nfds_t, int);
 int __real_nanosleep(const timespec*, timespec*);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 std::chrono::steady_clock::time_point real_now() asm("__real__ZNSt6chrono3_V212steady_clock3nowEv");
 std::chrono::steady_clock::time_point wrapped_now() asm(
@@ -455,6 +458,7 @@ bool is_whole(const PGconn* connection) {
 
 }  // namespace
 
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 extern "C" {
 
 PGconn* __wrap_PQconnectStartParams(const char* const* names, const char* const* values,
@@ -533,6 +537,7 @@ int __wrap_nanosleep(const timespec* time, timespec* left) {
 }
 
 }  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 std::chrono::steady_clock::time_point wrapped_now() {
     const Lines* lines = Lines::current();

@@ -1,6 +1,6 @@
 /* Loaded into the server of the simulation (LD_PRELOAD): its clock is the simulation's, its timers
    are wound up by nobody but it, and it says when it sleeps. */
-#define _GNU_SOURCE
+#define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): the C library's */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -168,7 +168,8 @@ class Rig {
         : url_(std::move(url)),
           outlet_(std::make_unique<MeddledOutlet>(open_outlet(url_, patience_s))),
           dispatcher_(std::make_unique<webhook::Dispatcher>(
-              webhook::Dispatcher::Deps{*outlet_, receivers, queues, clock}, named(options))),
+              webhook::Dispatcher::Deps{*outlet_, receivers, queues, clock},
+              named(std::move(options)))),
           inlet_(new MeddledInlet(open_inlet(url_))),
           fan_out_(std::unique_ptr<webhook::Inlet>(inlet_), queues, clock) {}
 

@@ -43,6 +43,7 @@ void EventBatch::add_copy(const EventView& event) {
 void EventBatch::clear() {
     events_.clear();
     closed.clear();
+    aside.clear();
     bytes_ = 0;
     // One block suffices for the usual batch; more is given back so that a burst of large events
     // does not stay in memory.

@@ -21,15 +21,15 @@ struct Predicate {
     [[nodiscard]] bool matches(const spi::EventView& event) const {
         return takes_all() || lists_match(event);
     }
+    [[nodiscard]] bool takes_all() const {
+        return aggregate_types.empty() && event_types.empty() && topics.empty() && tenants.empty();
+    }
     /// From now on events without a tenant belong to this one.
     void set_default_tenant(std::string_view tenant);
     /// Names what it takes, for ever: equal for equal predicates, and else not.
     [[nodiscard]] std::string fingerprint() const;
 
   private:
-    [[nodiscard]] bool takes_all() const {
-        return aggregate_types.empty() && event_types.empty() && topics.empty() && tenants.empty();
-    }
     [[nodiscard]] bool lists_match(const spi::EventView& event) const;
 };
 

@@ -11,6 +11,7 @@ constexpr std::int64_t kReadRetryMinUs = 100'000;
 constexpr std::int64_t kReadRetryMaxUs = 2'000'000;
 constexpr std::size_t kMaxRefill = 500;
 constexpr std::int64_t kBackWhileReadingUs = 100'000;
+constexpr std::size_t kMaxAside = 16;  // tenants, in one read
 
 ErrorInfo unmatched(const spi::EventView& event) {
     return {ErrorCode::kConfigInvalid,
@@ -154,7 +155,7 @@ void Pacing::read(std::int64_t now_us) {
     if (now_us < next_read_us_ || !may_read()) return;
     const std::uint32_t batch_id = flow_.held.open();
     spi::EventBatch& batch = flow_.held[batch_id].batch;
-    const spi::ReadLimits limits{room(), flow_.options.batch_bytes};
+    const spi::ReadLimits limits{room(), flow_.options.batch_bytes, aside()};
     if (const Status status = deps_.reader.read(limits, batch); !status.ok()) {
         flow_.held.let_go(batch_id, 0);
         read_failed(status.error(), now_us);
@@ -165,8 +166,9 @@ void Pacing::read(std::int64_t now_us) {
     flow_.outcomes.closed.insert(flow_.outcomes.closed.end(), batch.closed.begin(),
                                  batch.closed.end());
     const std::int64_t busy_us = flow_.options.poll_busy_ms * 1000;
-    more_follows_ = batch.size() >= limits.max_events || batch.bytes() >= limits.max_bytes;
-    if (batch.empty()) {
+    more_follows_ = batch.size() >= limits.max_events || batch.bytes() >= limits.max_bytes ||
+                    !batch.aside.empty();
+    if (batch.empty() && batch.aside.empty()) {
         flow_.held.let_go(batch_id, 0);
         reading_through_ = false;
         const bool busy = now_us - last_event_us_ < kBusyAfterEventUs;
@@ -180,6 +182,16 @@ void Pacing::read(std::int64_t now_us) {
     next_read_us_ = more_follows_ ? now_us : now_us + busy_us;
     admit(batch_id, now_us);
     reading_through_ = reading_through_ && more_follows_;
+}
+
+// Whose events are passed over by their positions: while most of what is read is theirs, and where
+// no event is finished by being read.
+std::span<const std::string> Pacing::aside() {
+    aside_.clear();
+    if (reading_through_ && flow_.route.predicate.takes_all()) {
+        flow_.tenants.most_aside(kMaxAside, aside_);
+    }
+    return aside_;
 }
 
 void Pacing::read_failed(const ErrorInfo& error, std::int64_t now_us) {
@@ -215,18 +227,39 @@ void Pacing::admit(std::uint32_t batch_id, std::int64_t now_us) {
     flow_.held.count(held);
     flow_.held.note_size(held.batch);
     ++held.live;  // keeps the batch while it is walked
+    std::size_t passed_over = 0;
+    for (const spi::EventBatch::Aside& aside : held.batch.aside) {
+        const core::TenantId tenant = flow_.tenants.of(aside.tenant_id, now_us);
+        for (const Position position : aside.positions) flow_.tenants.set_aside(tenant, position);
+        passed_over += aside.positions.size();
+    }
     const auto count = static_cast<std::uint32_t>(held.batch.size());
     std::uint32_t taken = 0;
     // Nothing is sent behind an event that ends the route.
     for (std::uint32_t index = 0; index < count && flow_.fatal.ok(); ++index) {
         if (admit_event(batch_id, index, now_us)) ++taken;
     }
-    reading_through_ = taken < count / 2;
+    reading_through_ = taken < (count + passed_over) / 2;
     flow_.held.let_go(batch_id, 1);
 }
 
 bool Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us) {
     const spi::EventView& event = flow_.held[batch_id].batch.events()[index];
+    const Failed failed = failed_before(event, now_us);
+    if (!is_wanted(event)) return true;
+    const core::TenantId tenant = flow_.tenants.of(event.tenant_id, now_us);
+    if (!flow_.tenants.may_admit(tenant, now_us)) {
+        flow_.tenants.set_aside(tenant, {event.position, failed.attempts, failed.due_us, 0,
+                                         failed.attempts > 0 || failed.due_us > 0});
+        return false;
+    }
+    flow_.tenants.admitted(tenant);
+    enter(batch_id, index, tenant, failed.attempts, failed.due_us, now_us);
+    return true;
+}
+
+// What is known of an event when it is read first, by its row or by an earlier term.
+Pacing::Failed Pacing::failed_before(const spi::EventView& event, std::int64_t now_us) {
     std::uint32_t attempts = event.attempts;
     std::int64_t next_attempt_us = event.next_attempt_us;
     if (!failing_before_.empty()) {
@@ -237,21 +270,9 @@ bool Pacing::admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64
             failing_before_.erase(it);
         }
     }
-    if (!is_wanted(event)) return true;
-    const core::TenantId tenant = flow_.tenants.of(event.tenant_id, now_us);
-    std::int64_t due_us = 0;
-    if (next_attempt_us != 0) {
-        due_us = now_us + std::min(next_attempt_us - flow_.clock.wall_us(),
-                                   flow_.options.retry.max_ms * 1000);
-    }
-    if (!flow_.tenants.may_admit(tenant, now_us)) {
-        flow_.tenants.set_aside(tenant,
-                                {event.position, attempts, due_us, 0, attempts > 0 || due_us > 0});
-        return false;
-    }
-    flow_.tenants.admitted(tenant);
-    enter(batch_id, index, tenant, attempts, due_us, now_us);
-    return true;
+    if (next_attempt_us == 0) return {attempts, 0};
+    return {attempts, now_us + std::min(next_attempt_us - flow_.clock.wall_us(),
+                                        flow_.options.retry.max_ms * 1000)};
 }
 
 // Into its lane, not before `due_us`.
@@ -322,8 +343,11 @@ void Pacing::take_back(std::int64_t now_us) {
             flow_.finish(back.position, back.tenant, true);
             continue;
         }
+        // Also of what was passed over by its position.
+        Failed failed{back.attempts, back.due_us};
+        if (failed.attempts == 0 && failed.due_us == 0) failed = failed_before(*event, now_us);
         enter(batch_id, static_cast<std::uint32_t>(event - held.batch.events().begin()),
-              back.tenant, back.attempts, back.due_us, now_us);
+              back.tenant, failed.attempts, failed.due_us, now_us);
     }
     flow_.held.let_go(batch_id, 1);
 }

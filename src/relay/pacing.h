@@ -61,7 +61,13 @@ class Pacing {
     void read_failed(const ErrorInfo& error, std::int64_t now_us);
     void read_recovered();
     void note_path();
+    [[nodiscard]] std::span<const std::string> aside();
     void admit(std::uint32_t batch_id, std::int64_t now_us);
+    struct Failed {
+        std::uint32_t attempts = 0;
+        std::int64_t due_us = 0;
+    };
+    [[nodiscard]] Failed failed_before(const spi::EventView& event, std::int64_t now_us);
     /// False: it was set aside.
     bool admit_event(std::uint32_t batch_id, std::uint32_t index, std::int64_t now_us);
     void enter(std::uint32_t batch_id, std::uint32_t index, core::TenantId tenant,
@@ -76,6 +82,7 @@ class Pacing {
     std::vector<core::Lanes::Due> due_;     // positions to fetch; kept when fetching fails
     std::vector<TenantQueues::Back> back_;  // scratch of `take_back`
     std::vector<spi::Position> positions_;  // scratch of `refill` and `take_back`
+    std::vector<std::string> aside_;        // scratch of `read`
     std::optional<std::vector<std::string>> to_pause_;
 
     std::int64_t next_read_us_ = 0;

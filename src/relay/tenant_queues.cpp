@@ -169,6 +169,15 @@ void TenantQueues::take_back(std::size_t most, std::int64_t now_us, std::vector<
     }
 }
 
+void TenantQueues::most_aside(std::size_t most, std::vector<std::string>& out) {
+    std::vector<Id> ids(waiting_.begin(), waiting_.end());
+    const auto count = static_cast<std::ptrdiff_t>(std::min(most, ids.size()));
+    std::partial_sort(ids.begin(), ids.begin() + count, ids.end(), [this](Id one, Id other) {
+        return tenants_[one].aside.size() > tenants_[other].aside.size();
+    });
+    for (auto id = ids.begin(); id != ids.begin() + count; ++id) out.push_back(tenants_[*id].name);
+}
+
 void TenantQueues::put_back(std::span<const Back> events) {
     for (const Back& back : events) {
         --tenants_[back.tenant].held;

@@ -76,6 +76,8 @@ class TenantQueues {
         std::int64_t due_us = 0;
     };
     void take_back(std::size_t most, std::int64_t now_us, std::vector<Back>& out);
+    /// Those of whom most is aside: at most `most` names are appended.
+    void most_aside(std::size_t most, std::vector<std::string>& out);
     /// They could not be read: they are aside again.
     void put_back(std::span<const Back> events);
     /// When `take_back` may have something; INT64_MAX: not before something else happens.

@@ -1,5 +1,6 @@
 #include "tests/relay/table.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <thread>
@@ -92,7 +93,7 @@ class TableReader final : public spi::Reader {
         const std::scoped_lock lock(table_.mutex_);
         auto row = table_.rows_.upper_bound(mark_);
         for (; row != table_.rows_.end() && out.size() < limits.max_events; ++row) {
-            if (!finished_.contains(row->first)) add(row->first, row->second, out);
+            if (!finished_.contains(row->first)) take(row->first, row->second, limits.aside, out);
             mark_ = row->first;
         }
         return {};
@@ -109,6 +110,18 @@ class TableReader final : public spi::Reader {
     void forget(std::span<const Position>) override {}
 
   private:
+    void take(Position position, const Table::Row& row, std::span<const std::string> aside,
+              spi::EventBatch& out) {
+        if (std::find(aside.begin(), aside.end(), row.tenant) == aside.end()) {
+            add(position, row, out);
+            return;
+        }
+        ++table_.passed_over_;
+        if (out.aside.empty() || out.aside.back().tenant_id != row.tenant) {
+            out.aside.push_back({row.tenant, {}});
+        }
+        out.aside.back().positions.push_back(position);
+    }
     static void add(Position position, const Table::Row& row, spi::EventBatch& out) {
         spi::EventView event;
         event.position = position;

@@ -30,6 +30,8 @@ class Table {
     void insert_delayed(const std::string& id, const std::string& key, std::int64_t occurred_at_us,
                         std::int64_t available_at_us);
     [[nodiscard]] std::size_t unfinished() const;
+    /// Rows of which a reader returned the position alone.
+    [[nodiscard]] std::size_t passed_over() const { return passed_over_; }
     [[nodiscard]] std::size_t dead() const;
     [[nodiscard]] std::string owner() const;
     [[nodiscard]] std::uint64_t epoch() const;
@@ -81,6 +83,7 @@ class Table {
     std::atomic<bool> replaced_{false};
     std::atomic<bool> lease_forgotten_{false};
     std::atomic<int> renewals_{0};
+    std::atomic<std::size_t> passed_over_{0};
     spi::Position last_position_ = 0;
     std::map<spi::Position, Row> rows_;
     std::vector<std::string> routes_;

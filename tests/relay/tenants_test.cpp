@@ -31,16 +31,15 @@ class HandClock final : public core::Clock {
 class TenantsOfARoute : public testing::Test {
   protected:
     void open(spi::Sink& sink) {
-        RouteSpec route;
-        route.topics = *core::TopicRule::make("events", {}, "events");
-        routes_.push_back(std::move(route));
+        routes_.resize(1);
+        routes_[0].topics = *core::TopicRule::make("events", {}, "events");
         options_.retry = retry_;
         options_.poll_idle_ms = 1;
         lease_.extend(std::numeric_limits<std::int64_t>::max());
         reader_ = source_->open_reader("default", {}).value_or_throw();
         pipeline_ = std::make_unique<Pipeline>(
             Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
-            routes_, options_, Pipeline::Inheritance{}, 1);
+            routes_, options_, Pipeline::Inheritance{{}, failing_, {}}, 1);
     }
     // Turns of `turn_us_`; the recorder answers at once, or only where it is asked to.
     void step(int turns = 1) {
@@ -105,6 +104,7 @@ class TenantsOfARoute : public testing::Test {
     RelayOptions options_ = usual_options();
     core::RetryPolicy retry_{5, 20, 10};
     std::vector<RouteSpec> routes_;
+    std::vector<spi::Delivery> failing_;  // as an earlier term left them
     std::unique_ptr<spi::Reader> reader_;
     std::unique_ptr<Pipeline> pipeline_;
     std::map<std::string, int> written_;
@@ -299,6 +299,37 @@ TEST_F(TenantsOfARoute, ABurstOfOneTenantLeavesRoomForTheOthers) {
     step(400);
     EXPECT_EQ(arrived("burst"), 10'000U);
     expect_order();
+}
+
+TEST_F(TenantsOfARoute, BehindABurstOthersWaitForItsPositionsAlone) {
+    options_.max_unrecorded = 1'000;
+    options_.tenant_share = 10;
+    MemorySink sink(destination_, {});
+    for (int key = 0; key < 100; ++key) insert("burst", "k" + std::to_string(key), 100);
+    for (int key = 0; key < 100; ++key) insert("b", "k" + std::to_string(key), 1);
+    // What is known of an event from before is not lost with its bytes.
+    failing_ = {{"default", 0, "burst/k90/1", "k90", 199, 0, "OB_SINK_TIMEOUT", "no answer"}};
+    retry_.max_attempts = 200;
+    destination_->fail("burst/k90/1", {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"},
+                       2);
+    open(sink);
+    step(400);
+    EXPECT_EQ(arrived("b"), 100U);
+    EXPECT_GT(table_.passed_over(), 8'000U);
+    EXPECT_EQ(arrived("burst"), 9'999U) << "the one whose last attempt it was is dead";
+}
+
+TEST_F(TenantsOfARoute, WhereARouteTakesSomeEventsAllAreRead) {
+    options_.max_unrecorded = 1'000;
+    options_.tenant_share = 10;
+    routes_.resize(1);
+    routes_[0].predicate.event_types = {"changed"};
+    MemorySink sink(destination_, {});
+    for (int key = 0; key < 100; ++key) insert("burst", "k" + std::to_string(key), 100);
+    open(sink);
+    step(400);
+    EXPECT_EQ(arrived("burst"), 10'000U);
+    EXPECT_EQ(table_.passed_over(), 0U);
 }
 
 TEST_F(TenantsOfARoute, ABurstThatEndsWithAFullReadWaitsForNoOther) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -70,6 +71,14 @@ class EventBatch {
 
     /// Positions that the reader has proved will never hold an event (closed holes), disjoint.
     std::vector<PositionRange> closed;
+
+    /// Unfinished events of a tenant that `ReadLimits::aside` named, which a reader returned by
+    /// their positions alone. None of the tenant's is among `events` of the same read.
+    struct Aside {
+        std::string tenant_id;
+        std::vector<Position> positions;  ///< Ascending.
+    };
+    std::vector<Aside> aside;
 
     /// Forgets all events; keeps up to 1 MiB of memory for the next use.
     void clear();

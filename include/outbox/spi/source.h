@@ -21,6 +21,10 @@ struct ReadLimits {
     std::size_t max_events = 0;
     /// Reading stops after the event that reaches this; a single larger event is still read.
     std::size_t max_bytes = 0;
+    /// Of these tenants nothing is sent now: of their events the positions suffice, in
+    /// `EventBatch::aside`. Events without a tenant have the name of the default one. A reader that
+    /// gains nothing by it returns their events as any others. Valid during the call.
+    std::span<const std::string> aside = {};
 };
 
 /// Where a reader takes events from, for people.

@@ -181,6 +181,120 @@ TEST_F(NativeTable, TakesAnEmptyTenantForTheDefaultOne) {
     EXPECT_EQ(counted_backlog(relay.recorder()), 2);
 }
 
+class PassedOver : public testing::TestWithParam<TableLayoutKind> {
+  protected:
+    void SetUp() override { migrate_to(url_, GetParam()); }
+
+    // Of `burst`, with one of `calm` behind each thousand.
+    void insert(int rows) {
+        pg_.exec(
+            "INSERT INTO outbox_events (topic, payload, tenant_id) SELECT 't', to_jsonb(n), CASE "
+            "WHEN n % 1000 = 0 THEN 'calm' ELSE 'burst' END FROM generate_series(1, " +
+            std::to_string(rows) + ") n");
+    }
+    struct Read {
+        std::vector<spi::Position> aside;
+        std::vector<spi::Position> events;
+    };
+    Read read(Relay& relay, const spi::ReadLimits& limits) {
+        spi::EventBatch batch;
+        require(relay.reader().read(limits, batch));
+        Read out;
+        for (const auto& [tenant, positions] : batch.aside) {
+            EXPECT_EQ(tenant, "burst");
+            out.aside.insert(out.aside.end(), positions.begin(), positions.end());
+        }
+        for (const spi::EventView& event : batch.events()) out.events.push_back(event.position);
+        return out;
+    }
+    postgres::PostgresSourceConfig config() const {
+        postgres::PostgresSourceConfig config;
+        config.url = url_;
+        config.mode = postgres::Mode::kPolling;
+        return config;
+    }
+
+    std::string url_ = shared_postgres().create_database();
+    Pg pg_{url_};
+    const std::vector<std::string> burst_{"burst"};
+};
+
+TEST_P(PassedOver, ABurstIsReadByItsPositionsAlone) {
+    insert(20'000);
+    Relay relay(config());
+    EXPECT_THAT(read(relay, {99, 1U << 20, burst_}).aside, testing::IsEmpty())
+        << "as long as no read was full";
+    const Read rest = read(relay, {99, 1U << 20, burst_});
+    EXPECT_EQ(rest.aside.size(), 20'000U - 99 - 20);
+    EXPECT_TRUE(std::is_sorted(rest.aside.begin(), rest.aside.end()));
+    EXPECT_EQ(rest.events.size(), 20U);
+    const Read nothing = read(relay, {99, 1U << 20, burst_});
+    EXPECT_EQ(nothing.aside.size() + nothing.events.size(), 0U);
+    insert(1'000);
+    EXPECT_EQ(read(relay, {5'000, 1U << 20, burst_}).events.size(), 1'000U)
+        << "what is not behind a full read comes whole";
+}
+
+TEST_P(PassedOver, TheOthersEventsKeepTheirLimits) {
+    insert(20'000);
+    for (const spi::ReadLimits& limits :
+         {spi::ReadLimits{3, 1U << 20, burst_}, spi::ReadLimits{1'000, 40, burst_}}) {
+        Relay relay(config());
+        Read all;
+        for (int reads = 0; all.aside.size() + all.events.size() < 20'000; ++reads) {
+            ASSERT_LT(reads, 100);
+            const Read some = read(relay, limits);
+            EXPECT_LE(some.events.size(), limits.max_events);
+            all.aside.insert(all.aside.end(), some.aside.begin(), some.aside.end());
+            all.events.insert(all.events.end(), some.events.begin(), some.events.end());
+        }
+        EXPECT_TRUE(std::is_sorted(all.aside.begin(), all.aside.end()));
+        EXPECT_TRUE(std::is_sorted(all.events.begin(), all.events.end()));
+        std::set<spi::Position> once(all.aside.begin(), all.aside.end());
+        once.insert(all.events.begin(), all.events.end());
+        EXPECT_EQ(once.size(), 20'000U);
+    }
+}
+
+TEST_P(PassedOver, WhatCommitsLateAmongThemIsRead) {
+    Pg late(url_);
+    late.exec(
+        "BEGIN; INSERT INTO outbox_events (topic, payload, tenant_id) VALUES ('t', '0', "
+        "'burst'), ('t', '0', 'calm')");
+    insert(20'000);
+    Relay relay(config());
+    std::size_t seen = 0;
+    const auto count = [&](const Read& some) {
+        return seen += some.aside.size() + some.events.size();
+    };
+    ASSERT_TRUE(eventually(60s, "the burst is passed over",
+                           [&] { return count(read(relay, {500, 1U << 20, burst_})) >= 20'000; }));
+    EXPECT_EQ(seen, 20'000U);
+    late.exec("COMMIT");
+    ASSERT_TRUE(eventually(60s, "the late ones are read",
+                           [&] { return count(read(relay, {500, 1U << 20, burst_})) >= 20'002; }));
+}
+
+TEST_P(PassedOver, RowsOfAnotherRelaysTenantsAreNone) {
+    insert(20'000);
+    auto ours = config();
+    ours.tenants = {"calm", "small"};
+    pg_.exec(
+        "INSERT INTO outbox_events (topic, payload, tenant_id) SELECT 't', '1', 'small' FROM "
+        "generate_series(1, 2000)");
+    Relay relay(ours);
+    const std::vector<std::string> aside{"burst", "nobody"};
+    std::size_t events = 0;
+    ASSERT_TRUE(eventually(60s, "all is read", [&] {
+        const Read some = read(relay, {100, 1U << 20, aside});
+        EXPECT_THAT(some.aside, testing::IsEmpty());
+        return (events += some.events.size()) >= 2'020;
+    }));
+    EXPECT_EQ(events, 2'020U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, PassedOver, kEachLayout, name_of_layout);
+
 class PayloadTypes : public NativeTable {
     void SetUp() override {}
 };
@@ -504,7 +618,12 @@ TEST_F(NativeTable, WhatIsReadAheadComesBeforeAStreamThatIsJoined) {
 }
 
 // Writers take a key's next number under its lock, so that its commits come in the order of these.
-class ReadAhead : public NativeTable, public testing::WithParamInterface<postgres::Mode> {};
+struct Reading {
+    std::string name;
+    postgres::Mode mode;
+    bool passes_over = false;  // tenants, by their positions
+};
+class ReadAhead : public NativeTable, public testing::WithParamInterface<Reading> {};
 
 TEST_P(ReadAhead, BesideWritersLosesNothingAndKeepsTheOrderOfKeys) {
     constexpr int kWriters = 3;
@@ -522,8 +641,8 @@ TEST_P(ReadAhead, BesideWritersLosesNothingAndKeepsTheOrderOfKeys) {
                 const std::string rows = std::to_string(random() % 4 == 0 ? 400 : 1 + random() % 9);
                 pg.exec("BEGIN; WITH c AS (UPDATE counters SET last = last + " + rows +
                         " WHERE key = " + std::to_string(1 + random() % kKeys) +
-                        " RETURNING key, last) INSERT INTO outbox_events (topic, key, payload) "
-                        "SELECT 't', c.key::text, to_jsonb(c.last - " +
+                        " RETURNING key, last) INSERT INTO outbox_events (topic, key, tenant_id, "
+                        "payload) SELECT 't', c.key::text, (c.key % 3)::text, to_jsonb(c.last - " +
                         rows + " + n) FROM c, generate_series(1, " + rows + ") n");
                 if (random() % 5 == 0) std::this_thread::sleep_for(3ms);
                 pg.exec(random() % 6 == 0 ? "ROLLBACK" : "COMMIT");
@@ -532,11 +651,12 @@ TEST_P(ReadAhead, BesideWritersLosesNothingAndKeepsTheOrderOfKeys) {
         });
     }
     postgres::PostgresSourceConfig with_mode = config();
-    with_mode.mode = GetParam();
+    with_mode.mode = GetParam().mode;
     const auto source = value_of(postgres::make_postgres_source(with_mode));
     const auto reader = value_of(source->open_reader("default", {}));
     std::map<std::string, int> last;
     std::size_t read = 0;
+    std::size_t passed_over = 0;
     std::minstd_rand random(99);
     bool ended = false;
     const auto all = [&] {
@@ -546,23 +666,42 @@ TEST_P(ReadAhead, BesideWritersLosesNothingAndKeepsTheOrderOfKeys) {
         // So that a backlog is there now and then.
         if (random() % 20 == 0) std::this_thread::sleep_for(50ms);
         ended = ended || writing == 0;
+        std::vector<std::string> aside;
+        for (const char* tenant : {"0", "1", "2"}) {
+            if (GetParam().passes_over && random() % 2 == 0) aside.emplace_back(tenant);
+        }
         spi::EventBatch batch;
-        require(reader->read({random() % 4 == 0 ? 150U : 400U, std::size_t{1} << 20}, batch));
+        require(
+            reader->read({random() % 4 == 0 ? 150U : 400U, std::size_t{1} << 20, aside}, batch));
+        // What is passed over is fetched at once, in the tenant's place of this read.
+        for (const auto& [tenant, positions] : batch.aside) {
+            spi::EventBatch fetched;
+            require(reader->fetch(positions, fetched));
+            EXPECT_EQ(fetched.size(), positions.size());
+            passed_over += positions.size();
+            for (const spi::EventView& event : fetched.events()) {
+                EXPECT_EQ(event.tenant_id, tenant);
+                EXPECT_EQ(++last[std::string(event.key)], std::stoi(std::string(event.payload)));
+            }
+        }
         for (const spi::EventView& event : batch.events()) {
             EXPECT_EQ(++last[std::string(event.key)], std::stoi(std::string(event.payload)));
         }
         read += batch.size();
-        return ended && read >= all();
+        return ended && read + passed_over >= all();
     }));
     for (std::thread& writer : writers) writer.join();
-    EXPECT_EQ(read, all());
+    EXPECT_EQ(read + passed_over, all());
+    EXPECT_EQ(passed_over > 0, GetParam().passes_over);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, ReadAhead,
-                         testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),
-                         [](const auto& mode) {
-                             return mode.param == postgres::Mode::kStream ? "Stream" : "Polling";
-                         });
+                         testing::Values(Reading{"Polling", postgres::Mode::kPolling},
+                                         Reading{"Stream", postgres::Mode::kStream},
+                                         Reading{"PassingOver", postgres::Mode::kPolling, true},
+                                         Reading{"StreamPassingOver", postgres::Mode::kStream,
+                                                 true}),
+                         [](const auto& reading) { return reading.param.name; });
 
 // A relay looks ten times a second: what is not due yet must cost it nothing.
 TEST_F(NativeTable, ALookForDueEventsReadsNoneThatAreNotDue) {

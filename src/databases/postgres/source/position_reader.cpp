@@ -20,7 +20,7 @@ constexpr std::size_t kLookBelowRanges = 1'000;
 constexpr std::int64_t kMaxLookBelow = 1'000;
 constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
 constexpr std::size_t kSkimRanges = 20'000;
-constexpr std::size_t kSkimRows = 50'000;
+constexpr std::size_t kSkimRows = 50'000;  // some 20 ms
 constexpr std::uint32_t kMostReadsUnskimmed = 64;
 constexpr std::size_t kFewHoles = 100;      // cost nothing to look at
 constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
@@ -68,6 +68,7 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       identity_(identity),
       select_(select_list(table, config)),
       own_(tenant_condition(table, config)),
+      tenant_(tenant_name(table, config.default_tenant)),
       writers_(table),
       bytea_columns_(bytea_columns_of(table)),
       layout_(layout_of(table)),
@@ -78,13 +79,13 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
     mark_.set_finished(std::move(finished));
 }
 
-std::string PositionReader::rows_sql(const std::string& mark, const std::string& limit,
-                                     const std::string& holes) const {
+std::string PositionReader::rows_sql(const std::string& select, const std::string& mark,
+                                     const std::string& limit, const std::string& holes) const {
     const std::string position = "t." + quote_identifier(table_.position);
     const std::string tail = " ORDER BY " + in_order_ + " LIMIT " + limit;
     const std::string above = " FROM " + table_.sql + " t WHERE " + position + " > " + mark + tail;
-    if (holes.empty()) return "SELECT " + select_ + above;
-    return "SELECT " + select_ + " FROM ((SELECT t.* FROM " + holes +
+    if (holes.empty()) return "SELECT " + select + above;
+    return "SELECT " + select + " FROM ((SELECT t.* FROM " + holes +
            " AS h (low, high), LATERAL (SELECT t.* FROM " + table_.sql + " t WHERE " + position +
            " BETWEEN h.low AND h.high" + tail + ") t) UNION ALL (SELECT t.*" + above + ")) t" +
            tail;
@@ -98,11 +99,11 @@ Status PositionReader::prepare(Connection& connection) {
     const std::string position = "t." + quote_identifier(table_.position);
     Params types;
     types.integer(0).integer(0);
-    Status status = connection.prepare(kNewRows, rows_sql("$1", "$2", ""), types);
+    Status status = connection.prepare(kNewRows, rows_sql(select_, "$1", "$2", ""), types);
     if (!status.ok()) return status;
     types.integers({}).integers({});
-    status = connection.prepare(kRowsAndHoles,
-                                rows_sql("$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
+    status = connection.prepare(
+        kRowsAndHoles, rows_sql(select_, "$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
     if (!status.ok()) return status;
     types = Params().integers({}).integers({});
     status = connection.prepare(kSkim,
@@ -251,26 +252,47 @@ Result<bool> PositionReader::skim(Connection& connection, const spi::ReadLimits&
         reads_unskimmed_ = skim_again_after_;
         skim_again_after_ = std::min(2 * skim_again_after_, kMostReadsUnskimmed);
     }
-    if (status.ok() && !own_positions_.empty()) status = take_own(connection, limits, out);
+    if (status.ok()) status = take_own(connection, limits, out);
     if (!status.ok()) return status.error();
     return true;
 }
 
+// What was looked at and is to be sent.
 Status PositionReader::take_own(Connection& connection, const spi::ReadLimits& limits,
                                 spi::EventBatch& out) {
+    if (own_positions_.empty()) return {};
     params_.clear();
     Status status = connection.start_prepared(kFetch, params_.integers(own_positions_));
+    std::size_t next = 0;
+    // Somebody removed them since: nothing is left to publish.
+    const auto removed_before = [&](spi::Position position) {
+        for (; next < own_positions_.size() && own_positions_[next] < position; ++next) {
+            closed_now_.push_back({own_positions_[next], own_positions_[next]});
+        }
+    };
     while (status.ok() && connection.next(fields_, status)) {
         const spi::Position position = decode_integer(fields_[0]);
+        removed_before(position);
+        if (next == own_positions_.size() || own_positions_[next] != position) continue;  // twice
+        ++next;
         status = take_row(position, out);
         if (!status.ok() || out.bytes() < limits.max_bytes) continue;
         covered_ = position;
         status = connection.stop();
-        std::erase_if(seen_, [&](spi::Position seen) { return seen > position; });
-        std::erase_if(closed_now_, [&](const auto& range) { return range.first > position; });
-        break;
+        forget_above(position);
+        return status;
     }
+    if (status.ok()) removed_before(core::ReadMark::kEverything);
     return status;
+}
+
+// They are as if the statement had not returned them.
+void PositionReader::forget_above(spi::Position position) {
+    const auto above = [position](spi::Position one) { return one > position; };
+    std::erase_if(seen_, above);
+    std::erase_if(own_positions_, above);
+    for (spi::EventBatch::Aside& aside : aside_now_) std::erase_if(aside.positions, above);
+    std::erase_if(closed_now_, [position](const auto& range) { return range.first > position; });
 }
 
 // A transaction of many rows that ran long leaves a hole between any two of others, and fills all
@@ -289,7 +311,20 @@ bool PositionReader::bound_holes(std::size_t rows) {
     return false;
 }
 
-Status PositionReader::start(Connection& connection, std::size_t limit, bool all_holes) {
+// Behind a burst of a tenant that may send no more now the events of others wait: whose a row is
+// costs a quarter of the row.
+std::string PositionReader::skim_list(std::span<const std::string> tenants) const {
+    std::string names;
+    for (const std::string& tenant : tenants) {
+        names += (names.empty() ? "" : ", ") + quote_literal(tenant);
+    }
+    return "t." + quote_identifier(table_.position) + "::bigint, (CASE WHEN " + own_ +
+           " THEN COALESCE(array_position(ARRAY[" + names + "]::text[], " + tenant_ +
+           " COLLATE \"C\"), 0) ELSE -1 END)::bigint";
+}
+
+Status PositionReader::start(Connection& connection, std::size_t limit, bool all_holes,
+                             std::span<const std::string> aside) {
     ranges_.clear();
     mark_.append_holes(all_holes, ranges_);
     covered_ = core::ReadMark::kEverything;
@@ -309,12 +344,12 @@ Status PositionReader::start(Connection& connection, std::size_t limit, bool all
     }
     set_bounds(ranges_);
     const auto rows = static_cast<std::int64_t>(limit);
-    if (full_ && limit >= kCopyFromRows) {
-        return connection.start_copy(
-            rows_sql(std::to_string(above), std::to_string(rows),
-                     lows_.empty() ? ""
-                                   : "unnest(" + array_literal(lows_) + "::bigint[], " +
-                                         array_literal(highs_) + "::bigint[])"));
+    if (!aside.empty() || (full_ && limit >= kCopyFromRows)) {
+        return connection.start_copy(rows_sql(
+            aside.empty() ? select_ : skim_list(aside), std::to_string(above), std::to_string(rows),
+            lows_.empty() ? ""
+                          : "unnest(" + array_literal(lows_) + "::bigint[], " +
+                                array_literal(highs_) + "::bigint[])"));
     }
     params_.clear();
     params_.integer(above).integer(rows);
@@ -335,23 +370,60 @@ Status PositionReader::take_row(spi::Position position, spi::EventBatch& out) {
     return {};
 }
 
+// False: the row before had the same position.
+Result<bool> PositionReader::sees(spi::Position position) {
+    if (table_.keep && !seen_.empty() && position == seen_.back()) {
+        identity_.stands_twice(position);
+        return false;
+    }
+    if (position < 1 || (!seen_.empty() && position <= seen_.back())) {
+        return ErrorInfo{ErrorCode::kTableShape,
+                         Advice::kStop,
+                         {},
+                         "table " + table_.sql + " holds position " + std::to_string(position) +
+                             " after " + std::to_string(seen_.empty() ? 0 : seen_.back()) +
+                             "; positions must be positive and unique"};
+    }
+    seen_.push_back(position);
+    return true;
+}
+
+// Rows of `skim_list`. `cut`: those that are to be sent reached max_events before they ended.
+Status PositionReader::take_positions(Connection& connection, const spi::ReadLimits& limits,
+                                      std::size_t events, bool& cut) {
+    for (const std::string& tenant : limits.aside) aside_now_.push_back({tenant, {}});
+    own_positions_.clear();
+    Status status;
+    std::array<Field, 2> found;
+    while (connection.next(found, status)) {
+        const spi::Position position = decode_integer(found[0]);
+        const Result<bool> fresh = sees(position);
+        if (!fresh.ok()) return fresh.status();
+        if (!*fresh) continue;
+        const std::int64_t whose = decode_integer(found[1]);
+        if (whose > 0) {
+            aside_now_[static_cast<std::size_t>(whose) - 1].positions.push_back(position);
+        } else if (whose < 0) {
+            closed_now_.push_back({position, position});  // another relay's tenant's
+        } else {
+            own_positions_.push_back(position);
+            if (events + own_positions_.size() < limits.max_events) continue;
+            cut = true;
+            return connection.stop();
+        }
+    }
+    return status;
+}
+
 // `cut`: the rows reached max_bytes before they ended.
 Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
                                  spi::EventBatch& out, bool& cut) {
     Status status;
     while (connection.next(fields_, status)) {
         const spi::Position position = decode_integer(fields_[0]);
-        if (table_.keep && !seen_.empty() && position == seen_.back()) {
-            identity_.stands_twice(position);
-            continue;
-        }
-        if (position < 1 || (!seen_.empty() && position <= seen_.back())) {
-            return {ErrorCode::kTableShape, Advice::kStop,
-                    "table " + table_.sql + " holds position " + std::to_string(position) +
-                        " after " + std::to_string(seen_.empty() ? 0 : seen_.back()) +
-                        "; positions must be positive and unique"};
-        }
-        seen_.push_back(position);
+        const Result<bool> fresh = sees(position);
+        if (!fresh.ok()) return fresh.status();
+        if (!*fresh) continue;
         if (Status taken = take_row(position, out); !taken.ok()) return taken;
         if (out.bytes() >= limits.max_bytes) {
             cut = true;
@@ -386,9 +458,7 @@ Status PositionReader::leave_out_unnumbered(Connection& connection, std::size_t 
     const auto left_out = std::find_if(
         far, seen_.end(), [this](spi::Position position) { return position > numbered_to_; });
     const spi::Position first = *left_out;
-    seen_.erase(left_out, seen_.end());
-    std::erase_if(closed_now_,
-                  [&](const spi::PositionRange& range) { return range.first >= first; });
+    forget_above(first - 1);
     auto& events = out.events();
     while (events.size() > events_before && events.back().position >= first) events.pop_back();
     full_ = cut = false;
@@ -411,20 +481,32 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
                                  bool all_holes, spi::EventBatch& out, bool& complete) {
     const std::size_t events_before = out.size();
     const std::size_t bytes_before = out.bytes();
+    // Where the last statement ended before its rows did.
+    const auto aside = full_ && !all_holes ? limits.aside : std::span<const std::string>();
     const std::size_t limit =
-        row_size_.limit(limits.max_events - std::min(limits.max_events, events_before),
-                        limits.max_bytes - std::min(limits.max_bytes, bytes_before));
+        !aside.empty()
+            ? kSkimRows
+            : row_size_.limit(limits.max_events - std::min(limits.max_events, events_before),
+                              limits.max_bytes - std::min(limits.max_bytes, bytes_before));
     seen_.clear();
     closed_now_.clear();
+    aside_now_.clear();
     bool cut = false;
     const Result<bool> skimmed = all_holes ? Result<bool>(false) : skim(connection, limits, out);
     Status status = skimmed.status();
     if (status.ok() && !*skimmed) {
-        status = start(connection, limit, all_holes);
-        if (status.ok()) status = take_rows(connection, limits, out, cut);
-        full_ = seen_.size() >= limit;
+        status = start(connection, limit, all_holes, aside);
+        if (status.ok()) {
+            status = aside.empty() ? take_rows(connection, limits, out, cut)
+                                   : take_positions(connection, limits, events_before, cut);
+        }
+        full_ = seen_.size() >= limit || (!aside.empty() && cut);
         holes_fill_ = full_ || (bounded_ && 2 * seen_.size() >= limit);
         if (status.ok()) status = leave_out_unnumbered(connection, events_before, out, cut);
+        if (status.ok() && !aside.empty()) {
+            status = take_own(connection, limits, out);
+            cut = cut || out.bytes() >= limits.max_bytes;
+        }
     }
     // Before anything is concluded from them.
     if (status.ok() && (!seen_.empty() || !mark_.holes().empty())) {
@@ -463,6 +545,9 @@ Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& 
     note_closed(proved);
     out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
     out.closed.insert(out.closed.end(), proved.begin(), proved.end());
+    for (spi::EventBatch::Aside& aside : aside_now_) {
+        if (!aside.positions.empty()) out.aside.push_back(std::move(aside));
+    }
     return {};
 }
 
@@ -516,19 +601,24 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
 
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
+    const auto has_more = [&, closed = out.closed.size(), aside = out.aside.size()] {
+        return out.size() > events_before || out.closed.size() > closed || out.aside.size() > aside;
+    };
     Status status = take_ahead(limits, out);
     // Nothing is read past what is read ahead, also where `out` had no room for it.
-    if (status.ok() && !has_ahead_ && out.size() == events_before) status = read_now(limits, out);
+    if (status.ok() && !has_ahead_ && out.size() == events_before && out.aside.empty()) {
+        status = read_now(limits, out);
+    }
     if (!status.ok()) session_.drop();
     identity_.returned(out, events_before);
     told_at_end_ = at_end_ && !has_ahead_;
     most_events_ = std::max(most_events_, limits.max_events);
     // Who has little room now will have more when a part of it is free again.
     if (status.ok() && !has_ahead_ && limits.max_events >= kCopyFromRows) {
-        read_ahead({most_events_, limits.max_bytes});
+        read_ahead({most_events_, limits.max_bytes, limits.aside});
     }
     // What was read before the error is read; the error comes again with the next call.
-    return out.size() > events_before ? Status() : status;
+    return has_more() ? Status() : status;
 }
 
 // Where holes wait for their writers each read is to look at them, and by the clock other looks are
@@ -542,12 +632,13 @@ void PositionReader::read_ahead(const spi::ReadLimits& limits) {
     has_ahead_ = true;
     next_ahead_ = 0;
     ahead_.clear();
-    ahead_.closed.clear();
-    thread_.start([this, limits] {
-        const Result<Connection*> connection = session_.get();
-        ahead_status_ =
-            connection.ok() ? read_some(**connection, limits, ahead_) : Status(connection.status());
-    });
+    ahead_names_.assign(limits.aside.begin(), limits.aside.end());
+    thread_.start(
+        [this, limits = spi::ReadLimits{limits.max_events, limits.max_bytes, ahead_names_}] {
+            const Result<Connection*> connection = session_.get();
+            ahead_status_ = connection.ok() ? read_some(**connection, limits, ahead_)
+                                            : Status(connection.status());
+        });
 }
 
 Status PositionReader::take_ahead(const spi::ReadLimits& limits, spi::EventBatch& out) {
@@ -558,13 +649,15 @@ Status PositionReader::take_ahead(const spi::ReadLimits& limits, spi::EventBatch
         return status;
     }
     const bool fits = ahead_.size() <= limits.max_events && ahead_.bytes() <= limits.max_bytes;
-    if (next_ahead_ == 0 && fits && out.empty() && out.closed.empty()) {
+    if (next_ahead_ == 0 && fits && out.empty() && out.closed.empty() && out.aside.empty()) {
         std::swap(out, ahead_);
         has_ahead_ = false;
         return {};
     }
     out.closed.insert(out.closed.end(), ahead_.closed.begin(), ahead_.closed.end());
     ahead_.closed.clear();
+    for (spi::EventBatch::Aside& aside : ahead_.aside) out.aside.push_back(std::move(aside));
+    ahead_.aside.clear();
     while (next_ahead_ < ahead_.size() && out.size() < limits.max_events &&
            out.bytes() < limits.max_bytes) {
         out.add_copy(ahead_.events()[next_ahead_++]);
@@ -585,8 +678,9 @@ Status PositionReader::read_now(const spi::ReadLimits& limits, spi::EventBatch& 
         if (status.ok()) status = look_after_holes(**connection);
         if (status.ok()) status = look_below_mark(**connection);
         if (status.ok()) status = read_some(**connection, limits, out);
+        // Behind what was set aside others' events may be, which are not to wait for all of it.
     } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
-             out.bytes() < limits.max_bytes);
+             out.bytes() < limits.max_bytes && out.aside.empty());
     return status;
 }
 
@@ -608,7 +702,10 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
         }
     }
     if (status.ok() && out.size() > events_before) status = identity_.check_read(**connection);
-    if (status.ok()) return status;
+    if (status.ok()) {
+        identity_.returned(out, events_before);
+        return status;
+    }
     out.events().resize(events_before);
     session_.drop();
     return status;

@@ -71,8 +71,11 @@ class PositionReader final : public spi::Reader {
     void set_bounds(const std::vector<spi::PositionRange>& ranges);
     Result<bool> skim(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_own(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    void forget_above(spi::Position position);
     bool bound_holes(std::size_t rows);
-    Status start(Connection& connection, std::size_t limit, bool all_holes);
+    [[nodiscard]] std::string skim_list(std::span<const std::string> tenants) const;
+    Status start(Connection& connection, std::size_t limit, bool all_holes,
+                 std::span<const std::string> aside);
     Status read_rows(Connection& connection, const spi::ReadLimits& limits, bool all_holes,
                      spi::EventBatch& out, bool& complete);
 
@@ -83,17 +86,21 @@ class PositionReader final : public spi::Reader {
     Result<bool> is_numbered(Connection& connection, spi::Position position);
     Status leave_out_unnumbered(Connection& connection, std::size_t events_before,
                                 spi::EventBatch& out, bool& cut);
+    Result<bool> sees(spi::Position position);
     Status take_row(spi::Position position, spi::EventBatch& out);
+    Status take_positions(Connection& connection, const spi::ReadLimits& limits, std::size_t events,
+                          bool& cut);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& cut);
-    [[nodiscard]] std::string rows_sql(const std::string& mark, const std::string& limit,
-                                       const std::string& holes) const;
+    [[nodiscard]] std::string rows_sql(const std::string& select, const std::string& mark,
+                                       const std::string& limit, const std::string& holes) const;
     void note_closed(const std::vector<spi::PositionRange>& closed);
 
     const Table table_;
     Identity& identity_;
     const std::string select_;
-    const std::string own_;  // the condition of rows that are to be sent
+    const std::string own_;     // the condition of rows that are to be sent
+    const std::string tenant_;  // whose a row is
     const WriterQuery writers_;
     const std::set<std::string> bytea_columns_;  // of payload and headers
     const RowLayout layout_;
@@ -115,6 +122,7 @@ class PositionReader final : public spi::Reader {
     std::vector<Field> fields_;
     std::vector<spi::Position> seen_;
     std::vector<spi::PositionRange> closed_now_;
+    std::vector<spi::EventBatch::Aside> aside_now_;
     std::vector<spi::Position> own_positions_;       // of what is skimmed, to be sent
     std::vector<spi::PositionRange> ranges_;         // of the statement that was started
     std::vector<spi::PositionRange> closed_ranges_;  // of the look below
@@ -135,6 +143,7 @@ class PositionReader final : public spi::Reader {
     std::size_t most_events_ = 0;  // that a read was asked for
 
     spi::EventBatch ahead_;
+    std::vector<std::string> ahead_names_;  // whose events are to be set aside
     Status ahead_status_;
     std::size_t next_ahead_ = 0;
     sources::AheadThread thread_;  // last: it uses all of the above

@@ -335,13 +335,17 @@ std::string repeated_ids(const Table& table) {
            unique_ids_sql(table);
 }
 
+std::string tenant_name(const Table& table, const std::string& default_tenant) {
+    return tenant_or(text_of(table, "tenant_id"), default_tenant);
+}
+
 std::string tenant_condition(const Table& table, const PostgresSourceConfig& config) {
     if (config.tenants.empty()) return "true";
     std::string list;
     for (const std::string& tenant : config.tenants) {
         list += (list.empty() ? "" : ", ") + quote_literal(tenant);
     }
-    return tenant_or(text_of(table, "tenant_id"), config.default_tenant) + " IN (" + list + ")";
+    return tenant_name(table, config.default_tenant) + " IN (" + list + ")";
 }
 
 std::string select_list(const Table& table, const PostgresSourceConfig& config) {

@@ -80,6 +80,8 @@ inline constexpr std::size_t kAllColumns = 18;
 
 /// The SQL of a table's rows, aliased t. Rows of other tenants come with a null id.
 [[nodiscard]] std::string select_list(const Table& table, const PostgresSourceConfig& config);
+/// Whose a row is, and the condition of rows that are this relay's to send.
+[[nodiscard]] std::string tenant_name(const Table& table, const std::string& default_tenant);
 [[nodiscard]] std::string tenant_condition(const Table& table, const PostgresSourceConfig& config);
 
 /// A column of a time as timestamptz; NULL for infinite times and those far behind all others.

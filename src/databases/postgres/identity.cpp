@@ -88,7 +88,9 @@ Identity::Identity(const Table& table)
                            quote_literal(table.sql) + ", " + quote_literal(table.position) +
                            ") AS s), pg_current_wal_flush_lsn()"
                      : "NULL::bigint, pg_current_wal_flush_lsn(), EXISTS (SELECT FROM " +
-                           table.sql + " WHERE false)")) {}
+                           table.sql + " WHERE false)")),
+      lease_("SELECT epoch, " + std::string(kExpiresUs) + " FROM " + table.side +
+             "outbox_lease WHERE source = $1") {}
 
 void Identity::begin_term() {
     const core::Lock lock(mutex_);
@@ -129,7 +131,9 @@ Status Identity::check(Connection& connection) {
     const Known before = known();
     const Result<ServerIdentity> server = ask(connection);
     if (!server.ok()) return server.status();
-    if (Status status = compare(*server, before); !status.ok()) {
+    Status status = compare(*server, before);
+    if (status.ok()) status = compare_lease(connection, before);
+    if (!status.ok()) {
         const core::Lock lock(mutex_);
         changed_ = status.error().code == ErrorCode::kServerChanged;
         return status;
@@ -195,6 +199,25 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
     return {};
 }
 
+// A copy that was put in the server's place while the lease was held, and whose log was written
+// past where the old one ended before anybody looked, is told by nothing else.
+Status Identity::compare_lease(Connection& connection, const Known& before) {
+    if (before.epoch == 0) return {};
+    const Result<Rows> rows = connection.query(lease_, Params().text(table_.source));
+    // Who cannot see it soon has no lease.
+    if (!rows.ok() || rows->empty()) return {};
+    const auto epoch = static_cast<std::uint64_t>(rows->integer(0, 0));
+    // Another's is later. That of a renewal without an answer is, too.
+    if (epoch > before.epoch ||
+        (epoch == before.epoch && rows->integer(0, 1) >= before.expires_us)) {
+        return {};
+    }
+    const core::Lock lock(mutex_);
+    return changed(
+        "the lease is as it was before this relay renewed it: an older state of the database was "
+        "restored");
+}
+
 Status Identity::changed(std::string message) {
     left_timeline_ = timeline_;
     return {ErrorCode::kServerChanged, Advice::kStop, std::move(message)};
@@ -246,6 +269,12 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
     }
     life_ = life;
     return {};
+}
+
+void Identity::lease_written(std::uint64_t epoch, std::int64_t expires_us) {
+    const core::Lock lock(mutex_);
+    known_.epoch = epoch;
+    known_.expires_us = expires_us;
 }
 
 void Identity::reached(spi::Position position) {

@@ -27,10 +27,10 @@ inline constexpr std::string_view kStatisticsSince =
 /// compared with it before its first statement. Shared by them; thread-safe.
 ///
 /// Errors have advice `kStop`, as nothing else may be done on behalf of the term:
-/// `kServerChanged` (another timeline, an end of the log that lies behind the one seen, or a
-/// recovery from a crash, which gives the positions and ids anew of what was committed with
-/// synchronous_commit = off): a new term may begin; `kWrongServer` (another system identifier) and
-/// `kTableReset` are for a person.
+/// `kServerChanged` (another timeline, an end of the log that lies behind the one seen, a lease as
+/// it was before it was last renewed, or a recovery from a crash, which gives the positions and ids
+/// anew of what was committed with synchronous_commit = off): a new term may begin; `kWrongServer`
+/// (another system identifier) and `kTableReset` are for a person.
 class Identity {
   public:
     explicit Identity(const Table& table);
@@ -54,6 +54,10 @@ class Identity {
     /// Behind rows that were read: whether they are of this table. Those of one that began anew may
     /// stand where a reader of the old one goes on, and their order would be lost.
     Status check_read(Connection& connection);
+
+    /// What the lease's row says from now on: whose `epoch` is this term's, and until when by the
+    /// database's clock, in microseconds. An `epoch` of 0: the term has it no more.
+    void lease_written(std::uint64_t epoch, std::int64_t expires_us);
 
     /// The highest position that was read.
     void reached(spi::Position position);
@@ -87,16 +91,20 @@ class Identity {
     struct Known {
         Lsn lsn = 0;
         spi::Position reached = 0;
+        std::uint64_t epoch = 0;  // of the lease; 0: nothing is known of it
+        std::int64_t expires_us = 0;
     };
     [[nodiscard]] Known known() const;
     static Result<ServerIdentity> ask(Connection& connection);
     Status compare(const ServerIdentity& server, const Known& before);
+    Status compare_lease(Connection& connection, const Known& before);
     Status changed(std::string message) OUTBOX_REQUIRES(mutex_);
     Status compare_table(const Result<Rows>& rows, const Known& before);
     Status compare_table(const std::string& life, std::int64_t last_position, const Known& seen);
 
     const Table table_;
     const std::string sequence_;
+    const std::string lease_;
 
     mutable core::Mutex mutex_;
     std::string system_id_ OUTBOX_GUARDED_BY(mutex_);
@@ -110,6 +118,9 @@ class Identity {
     spi::Position twice_ OUTBOX_GUARDED_BY(mutex_) = 0;
     Published published_ OUTBOX_GUARDED_BY(mutex_);
 };
+
+/// SQL of when a lease's row expires, in microseconds.
+inline constexpr std::string_view kExpiresUs = "(extract(epoch FROM expires_at) * 1000000)::bigint";
 
 /// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,
 /// gives it another value, and VACUUM FULL or a plain TRUNCATE does not (unless nothing else tells

@@ -270,6 +270,38 @@ TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 10);
 }
 
+// Nothing of the server tells that it is a copy: it is of the same timeline, was shut down in
+// order, and its log is longer than that of the one in whose place it is.
+TEST_P(IdentityOfTheSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHoldsItsLease) {
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    server_.stop();
+    copy_data(folder_ / "copy");
+    server_.start();
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(eventually(60s, "the lease is renewed", [&] {
+        const auto renewed = lease->renew(relay.epoch(), 1h);
+        return renewed.ok() && *renewed;
+    }));
+    const std::string end = pg().value("SELECT pg_current_wal_lsn()");
+    server_.stop();
+    replace_data(folder_ / "copy");
+    server_.start();
+    pg().exec("CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 10000)");
+    ASSERT_EQ(pg().value("SELECT pg_current_wal_lsn() > '" + end + "'"), "t");
+    const ErrorInfo why = end_of_term(relay);
+    EXPECT_EQ(why.code, ErrorCode::kServerChanged) << why.message;
+    EXPECT_NE(why.message.find("the lease is as it was before"), std::string::npos) << why.message;
+    EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kServerChanged);
+    Result<bool> renewed = ErrorInfo();
+    ASSERT_TRUE(eventually(60s, "the lease answers", [&] {
+        renewed = lease->renew(relay.epoch(), 1h);
+        return renewed.ok();
+    }));
+    EXPECT_FALSE(*renewed) << "nor is it renewed";
+}
+
 // After a split the next address of the URL may be another cluster's, which has a lease table, too.
 TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
     PostgresServer first;

@@ -23,11 +23,17 @@ PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& ta
     : PostgresLease(
           config, {table.source, table.side + "outbox_lease", table.side},
           // A lease of an old primary says nothing about the new one.
-          [&identity](Connection& connection) { return identity.check_lease(connection); }) {}
+          [&identity](Connection& connection) { return identity.check_lease(connection); },
+          [&identity](std::uint64_t epoch, std::int64_t expires_us) {
+              identity.lease_written(epoch, expires_us);
+          }) {}
 
 PostgresLease::PostgresLease(const PostgresSourceConfig& config, LeaseRow row,
-                             std::function<Status(Connection&)> check)
-    : row_(std::move(row)), session_(config, [check = std::move(check)](Connection& connection) {
+                             std::function<Status(Connection&)> check,
+                             std::function<void(std::uint64_t, std::int64_t)> wrote)
+    : row_(std::move(row)),
+      tell_wrote_(std::move(wrote)),
+      session_(config, [check = std::move(check)](Connection& connection) {
           if (Status status = check(connection); !status.ok()) return status;
           // Longer waits would outlast the lease.
           connection.limit_waits(std::chrono::seconds(5));
@@ -42,6 +48,11 @@ Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) 
     return rows;
 }
 
+void PostgresLease::wrote(Held held) {
+    held_ = held;
+    if (tell_wrote_) tell_wrote_(held.epoch, held.expires_us);
+}
+
 Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
                                                             std::chrono::milliseconds ttl) {
     // A look first: the waiting relay must not lock the row that the owner renews.
@@ -54,16 +65,19 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     if (Status begun = (*connection)->execute("BEGIN"); !begun.ok()) return begun;
-    auto epoch = take(owner, ttl);
-    if (!epoch.ok()) return epoch;  // The connection went with the error.
-    const Status ended = (*connection)->execute("COMMIT");
-    if (ended.ok()) return epoch;
-    session_.drop();
-    return ended;
+    const auto taken = take(owner, ttl);
+    if (!taken.ok()) return taken.status();  // The connection went with the error.
+    if (const Status ended = (*connection)->execute("COMMIT"); !ended.ok()) {
+        session_.drop();
+        return ended;
+    }
+    if (!*taken) return std::optional<std::uint64_t>();
+    wrote(**taken);
+    return std::optional((*taken)->epoch);
 }
 
-Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owner,
-                                                         std::chrono::milliseconds ttl) {
+Result<std::optional<PostgresLease::Held>> PostgresLease::take(const std::string& owner,
+                                                               std::chrono::milliseconds ttl) {
     Result<Rows> rows = query("SELECT FROM " + row_.table + " WHERE source = $1 FOR UPDATE",
                               Params().text(row_.source));
     if (!rows.ok()) return rows.status();
@@ -76,24 +90,35 @@ Result<std::optional<std::uint64_t>> PostgresLease::take(const std::string& owne
             "acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, "
             "backend_pid = excluded.backend_pid, backend_start = excluded.backend_start "
             "WHERE " +
-            kFree + " RETURNING l.epoch",
+            kFree + " RETURNING l.epoch, " + std::string(kExpiresUs),
         Params().text(row_.source).text(owner).integer(ttl.count()));
     if (!rows.ok()) return rows.status();
-    if (rows->empty()) return std::optional<std::uint64_t>();
-    return std::optional(static_cast<std::uint64_t>(rows->integer(0, 0)));
+    if (rows->empty()) return std::optional<Held>();
+    return std::optional(
+        Held{static_cast<std::uint64_t>(rows->integer(0, 0)), rows->integer(0, 1)});
 }
 
+// A row that is older than what was written last is one of a database that was set back.
 Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
-    Result<Rows> rows = query(
-        std::string("UPDATE " + row_.table + " SET expires_at = ") + kExpires +
-            ", (backend_pid, backend_start) = (SELECT " + kBackend +
-            ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL",
-        Params().text(row_.source).integer(static_cast<std::int64_t>(epoch)).integer(ttl.count()));
+    const std::string expires_us(kExpiresUs);
+    const Result<Rows> rows =
+        query("UPDATE " + row_.table + " SET expires_at = " + kExpires +
+                  ", (backend_pid, backend_start) = (SELECT " + kBackend +
+                  ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL AND " + expires_us +
+                  " >= $4 RETURNING " + expires_us,
+              Params()
+                  .text(row_.source)
+                  .integer(static_cast<std::int64_t>(epoch))
+                  .integer(ttl.count())
+                  .integer(held_.epoch == epoch ? held_.expires_us : 0));
     if (!rows.ok()) return rows.status();
-    return rows->affected() == 1;
+    if (rows->empty()) return false;
+    wrote({epoch, rows->integer(0, 0)});
+    return true;
 }
 
 Status PostgresLease::release(std::uint64_t epoch) {
+    wrote({});
     return query("UPDATE " + row_.table +
                      " SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
                      "backend_start = NULL WHERE source = $1 AND epoch = $2",

@@ -24,9 +24,10 @@ class PostgresLease final : public spi::LeaseStore {
   public:
     /// `identity` is the source's and outlives the lease.
     PostgresLease(const PostgresSourceConfig& config, const Table& table, Identity& identity);
-    /// `check` looks at each new connection.
+    /// `check` looks at each new connection, `wrote` hears what the row says after each change.
     PostgresLease(const PostgresSourceConfig& config, LeaseRow row,
-                  std::function<Status(Connection&)> check);
+                  std::function<Status(Connection&)> check,
+                  std::function<void(std::uint64_t epoch, std::int64_t expires_us)> wrote = {});
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
                                                  std::chrono::milliseconds ttl) override;
@@ -35,11 +36,17 @@ class PostgresLease final : public spi::LeaseStore {
     Status stand_by(const std::string& owner, std::span<const std::string> routes) override;
 
   private:
-    Result<std::optional<std::uint64_t>> take(const std::string& owner,
-                                              std::chrono::milliseconds ttl);
+    struct Held {
+        std::uint64_t epoch = 0;
+        std::int64_t expires_us = 0;
+    };
+    Result<std::optional<Held>> take(const std::string& owner, std::chrono::milliseconds ttl);
     Result<Rows> query(const std::string& sql, const Params& params);
+    void wrote(Held held);
 
     const LeaseRow row_;
+    const std::function<void(std::uint64_t, std::int64_t)> tell_wrote_;
+    Held held_;  // as it was written last
     Session session_;
 };
 

@@ -70,6 +70,8 @@ class Judge {
     /// Each owner of the lease has an epoch of its own.
     void holds(int relay, std::uint64_t epoch);
     [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
+    /// The database is as it was: epochs come again. What it lost is `withdrawn`.
+    void set_back() { epochs_.clear(); }
     /// A ledger says that the route has finished it, or would not send it.
     void in_ledger(int route, Position position);
     void failed(int route, Position position) { failures_[{route, position}] += 1; }

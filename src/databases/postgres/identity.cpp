@@ -89,15 +89,15 @@ Identity::Identity(const Table& table)
                            ") AS s), pg_current_wal_flush_lsn()"
                      : "NULL::bigint, pg_current_wal_flush_lsn(), EXISTS (SELECT FROM " +
                            table.sql + " WHERE false)")),
-      lease_("SELECT epoch, " + std::string(kExpiresUs) + " FROM " + table.side +
-             "outbox_lease WHERE source = $1") {}
+      lease_("SELECT epoch, coalesce(" + std::string(kExpiresUs) +
+             ", 0), coalesce(owner, '') FROM " + table.side + "outbox_lease WHERE source = $1") {}
 
 void Identity::begin_term() {
     const core::Lock lock(mutex_);
     life_.clear();
     twice_ = 0;
     known_.reached = 0;
-    if (!std::exchange(changed_, false)) return;
+    if (std::exchange(changed_, Status()).ok()) return;
     timeline_ = 0;
     database_oid_.clear();
     statistics_since_.clear();
@@ -133,12 +133,10 @@ Status Identity::check(Connection& connection) {
     if (!server.ok()) return server.status();
     Status status = compare(*server, before);
     if (status.ok()) status = compare_lease(connection, before);
-    if (!status.ok()) {
-        const core::Lock lock(mutex_);
-        changed_ = status.error().code == ErrorCode::kServerChanged;
-        return status;
-    }
-    return check_table(connection);
+    if (status.ok()) return check_table(connection);
+    const core::Lock lock(mutex_);
+    if (status.error().code == ErrorCode::kServerChanged) changed_ = status;
+    return status;
 }
 
 Status Identity::check_lease(Connection& connection) {
@@ -168,6 +166,7 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
     if (!system_id_.empty() && server.system_id != system_id_) {
         return wrong_server(server.system_id, system_id_);
     }
+    if (!changed_.ok()) return changed_;  // what was seen of it may be another's by now
     system_id_ = server.system_id;
     if (timeline_ != 0 && server.timeline != timeline_) {
         return changed("the server is on timeline " + std::to_string(server.timeline) +
@@ -202,15 +201,23 @@ Status Identity::compare(const ServerIdentity& server, const Known& before) {
 // A copy that was put in the server's place while the lease was held, and whose log was written
 // past where the old one ended before anybody looked, is told by nothing else.
 Status Identity::compare_lease(Connection& connection, const Known& before) {
-    if (before.epoch == 0) return {};
+    if (before.lease.epoch == 0) return {};
     const Result<Rows> rows = connection.query(lease_, Params().text(table_.source));
     // Who cannot see it soon has no lease.
-    if (!rows.ok() || rows->empty()) return {};
-    const auto epoch = static_cast<std::uint64_t>(rows->integer(0, 0));
-    // Another's is later. That of a renewal without an answer is, too.
-    if (epoch > before.epoch ||
-        (epoch == before.epoch && rows->integer(0, 1) >= before.expires_us)) {
-        return {};
+    if (!rows.ok()) return {};
+    if (!rows->empty()) {
+        const LeaseWritten now{static_cast<std::uint64_t>(rows->integer(0, 0)), rows->integer(0, 1),
+                               rows->string(0, 2)};
+        const bool same = now.epoch == before.lease.epoch;
+        // What else the database holds is for the one to judge who has it.
+        if (now.epoch > before.lease.epoch ||
+            (same && !now.owner.empty() && !before.lease.owner.empty() &&
+             now.owner != before.lease.owner)) {
+            return {ErrorCode::kLeaseLost, Advice::kStop,
+                    "another relay holds the lease, with epoch " + std::to_string(now.epoch)};
+        }
+        // That of a renewal without an answer is later.
+        if (same && now.expires_us >= before.lease.expires_us) return {};
     }
     const core::Lock lock(mutex_);
     return changed(
@@ -243,7 +250,7 @@ Status Identity::compare_table(const Result<Rows>& rows, const Known& before) {
     const std::int64_t last =
         knows ? rows->integer(0, 1) : std::numeric_limits<std::int64_t>::max();
     return compare_table(rows->string(0, 0), last,
-                         {pgoutput::parse_lsn(rows->text(0, 2)).value_or(0), before.reached});
+                         {pgoutput::parse_lsn(rows->text(0, 2)).value_or(0), before.reached, {}});
 }
 
 // `seen`: the end of the log now, and the position that was reached before the table was asked.
@@ -271,10 +278,9 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
     return {};
 }
 
-void Identity::lease_written(std::uint64_t epoch, std::int64_t expires_us) {
+void Identity::lease_written(LeaseWritten lease) {
     const core::Lock lock(mutex_);
-    known_.epoch = epoch;
-    known_.expires_us = expires_us;
+    known_.lease = std::move(lease);
 }
 
 void Identity::reached(spi::Position position) {

@@ -22,6 +22,13 @@ namespace outbox::postgres {
 inline constexpr std::string_view kStatisticsSince =
     "least(pg_stat_get_bgwriter_stat_reset_time(), (SELECT stats_reset FROM pg_stat_archiver))";
 
+/// What an owner of the lease wrote into its row last.
+struct LeaseWritten {
+    std::uint64_t epoch = 0;
+    std::int64_t expires_us = 0;  ///< By the database's clock, Unix epoch.
+    std::string owner = {};
+};
+
 /// Which cluster, which life of it and which table a term of the relay works on: what it remembers
 /// of positions means nothing elsewhere. Each new connection that reads or writes for a term is
 /// compared with it before its first statement. Shared by them; thread-safe.
@@ -30,7 +37,8 @@ inline constexpr std::string_view kStatisticsSince =
 /// `kServerChanged` (another timeline, an end of the log that lies behind the one seen, a lease as
 /// it was before it was last renewed, or a recovery from a crash, which gives the positions and ids
 /// anew of what was committed with synchronous_commit = off): a new term may begin; `kWrongServer`
-/// (another system identifier) and `kTableReset` are for a person.
+/// (another system identifier) and `kTableReset` are for a person. `kLeaseLost`: another relay has
+/// it by now.
 class Identity {
   public:
     explicit Identity(const Table& table);
@@ -55,9 +63,8 @@ class Identity {
     /// stand where a reader of the old one goes on, and their order would be lost.
     Status check_read(Connection& connection);
 
-    /// What the lease's row says from now on: whose `epoch` is this term's, and until when by the
-    /// database's clock, in microseconds. An `epoch` of 0: the term has it no more.
-    void lease_written(std::uint64_t epoch, std::int64_t expires_us);
+    /// The lease's row from now on. An epoch of 0: the term has it no more.
+    void lease_written(LeaseWritten lease);
 
     /// The highest position that was read.
     void reached(spi::Position position);
@@ -91,8 +98,7 @@ class Identity {
     struct Known {
         Lsn lsn = 0;
         spi::Position reached = 0;
-        std::uint64_t epoch = 0;  // of the lease; 0: nothing is known of it
-        std::int64_t expires_us = 0;
+        LeaseWritten lease;
     };
     [[nodiscard]] Known known() const;
     static Result<ServerIdentity> ask(Connection& connection);
@@ -111,7 +117,7 @@ class Identity {
     std::string database_oid_ OUTBOX_GUARDED_BY(mutex_);
     std::string statistics_since_ OUTBOX_GUARDED_BY(mutex_);
     std::int64_t timeline_ OUTBOX_GUARDED_BY(mutex_) = 0;  // 0: not met yet
-    bool changed_ OUTBOX_GUARDED_BY(mutex_) = false;       // which was told
+    Status changed_ OUTBOX_GUARDED_BY(mutex_);             // how the server has, in this term
     std::string life_ OUTBOX_GUARDED_BY(mutex_);
     Known known_ OUTBOX_GUARDED_BY(mutex_);
     std::int64_t left_timeline_ OUTBOX_GUARDED_BY(mutex_) = 0;

@@ -48,6 +48,7 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
     if (random.chance(0.25) && server.has(Server::Layout::kKeep)) {
         kind.layout = Server::Layout::kKeep;
     }
+    if (random.chance(0.04)) kind.only("set_backs");
     return kind;
 }
 
@@ -59,7 +60,8 @@ void PostgresSettings::only(const std::string& kind) {
                                                    {"letters", &letters},
                                                    {"delays", &delays},
                                                    {"route_changes", &route_changes},
-                                                   {"crashes", &crashes}};
+                                                   {"crashes", &crashes},
+                                                   {"set_backs", &set_backs}};
     for (const auto& [name, on] : kinds) *on = kind == name;
 }
 
@@ -265,7 +267,8 @@ void PostgresHistory::write_one_transaction(Client& client, int writer) {
         }
     }
     const bool rolls_back = random.chance(0.15);
-    if (random.chance(0.1)) {
+    // One of a copy would be nobody's.
+    if (random.chance(0.1) && !kind_.set_backs) {
         const std::string name = "p" + std::to_string(next_prepared_++);
         if (!client.run("PREPARE TRANSACTION '" + name + "'")) return fails();
         dawdle();
@@ -411,8 +414,9 @@ void PostgresHistory::chaos() {
     add(kind_.crashes, [&] {
         if (!std::exchange(kind_.crashes, false)) return;  // takes seconds
         did("the server crashes");
-        lines_.crash();
+        lines_.restart([this] { server_.crash(); });
     });
+    add(kind_.set_backs, [&] { set_back(); });
     while (world_.now_us() < settings_.writing_us) {
         world_.sleep(random.between(50, 600) * kMs);
         if (!kinds.empty()) kinds[random.index(kinds.size())]();
@@ -495,6 +499,28 @@ void PostgresHistory::begin_anew() {
         ++times_anew_;
     }
     committed(written);
+}
+
+// Nothing that the server says of itself tells that it is the copy. The lease does, where it was
+// renewed since.
+void PostgresHistory::set_back() {
+    if (copied_us_ == kNever) {
+        copied_us_ = world_.now_us();
+        lines_.restart([this] { server_.copy(); });
+        for (const auto& [number, event] : judge_.all()) copied_.insert(number);
+        copied_numbers_ = numbers_;
+        did("the server is copied");
+        return;
+    }
+    if (world_.now_us() < copied_us_ + 2 * settings_.options.lease_renew_ms * kMs) return;
+    copied_us_ = world_.now_us();
+    lines_.restart([this] { server_.set_back(); });
+    judge_.set_back();
+    for (const auto& [number, event] : judge_.all()) {
+        if (!copied_.contains(number)) judge_.withdrawn(number);
+    }
+    numbers_ = copied_numbers_;
+    did("the server is set back");
 }
 
 void PostgresHistory::change_tenants() {

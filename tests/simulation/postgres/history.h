@@ -29,7 +29,8 @@ struct PostgresSettings {
     bool letters = true;       ///< Dead letters are retried and discarded.
     bool delays = true;        ///< Some events are delayed.
     bool route_changes = true;
-    bool crashes = false;  ///< The server crashes.
+    bool crashes = false;    ///< The server crashes.
+    bool set_backs = false;  ///< A copy of the server is put in its place.
 
     static PostgresSettings from_seed(std::uint64_t seed, const Server& server);
     /// Of what chaos does beside kills, pauses and outages, this alone and surely.
@@ -78,6 +79,7 @@ class PostgresHistory {
     void hurt_a_relay(Random& random);
     void hold();
     void begin_anew();
+    void set_back();
     void change_tenants();
     void handle_letters();
     void change_routes();
@@ -122,6 +124,10 @@ class PostgresHistory {
     bool adding_ = false;  // the second route is configured again
     int next_name_ = 1;
     int times_anew_ = 0;
+    // What the copy holds of which the server is set back to.
+    std::int64_t copied_us_ = kNever;
+    std::set<Position> copied_;
+    std::map<Position, Position> copied_numbers_;
     int resets_ = 0;  // processes that ended as the table is another, since somebody settled that
     std::set<std::string> paused_;  // tenants
     bool settling_ = false;

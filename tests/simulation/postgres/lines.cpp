@@ -400,10 +400,10 @@ std::chrono::steady_clock::time_point Lines::now() const {
                                                  std::chrono::microseconds(world_.now_us()));
 }
 
-void Lines::crash() {
+void Lines::restart(const std::function<void()>& server) {
     // Its own waits are real.
     current_lines = nullptr;
-    server_.crash();
+    server();
     current_lines = this;
     set_clock();
     settle_all();

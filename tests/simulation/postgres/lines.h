@@ -50,8 +50,8 @@ class Lines {
     void vanish(World::Group group) { vanished_.insert(group); }
     /// Ends the backend of some relay's connection, as an operator does. False: there is none.
     bool terminate_one();
-    /// The server crashes and is started anew.
-    void crash();
+    /// The server is stopped somehow, and started again.
+    void restart(const std::function<void()>& server);
 
     /// All that the server does by itself up to now.
     void keep_time();

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <stdexcept>
@@ -30,6 +31,13 @@ constexpr const char* kStill[] = {"autovacuum = off",
                                   "bgwriter_lru_maxpages = 0",
                                   "wal_writer_delay = '10s'",
                                   "log_min_messages = fatal"};
+
+// With its owners.
+void copy_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+    std::filesystem::remove_all(to);
+    const std::string command = "cp -a '" + from.string() + "' '" + to.string() + "'";
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("cannot copy " + from.string());
+}
 
 int index_of(Server::Layout layout) {
     return layout == Server::Layout::kDelete ? 0 : 1;
@@ -158,9 +166,44 @@ void Server::crash() {
     for (auto& control : controls_) control.reset();
     server_->stop(test::PostgresServer::Stop::kImmediate);
     set_clock(0);
+    start_again();
+}
+
+void Server::start_again() {
     server_->start();
     free_slots();
     connect();
+}
+
+// In order. Who waits for his turn gets it, once he is to end.
+void Server::shut_down() {
+    set_clock(0);
+    controls_[0]->exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+        "backend_type = 'client backend'");
+    for (ServerSlot& slot : clock_->slots) {
+        __atomic_store_n(&slot.gated, 0, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&slot.turn, 1, __ATOMIC_SEQ_CST);
+    }
+    for (auto& control : controls_) control.reset();
+    server_->stop();
+}
+
+void Server::copy() {
+    shut_down();
+    copy_folder(server_->data(), copy_ / "data");
+    start_again();
+}
+
+void Server::set_back() {
+    const std::string end = controls_[0]->value("SELECT pg_current_wal_lsn()");
+    shut_down();
+    copy_folder(copy_ / "data", server_->data());
+    start_again();
+    while (controls_[0]->value("SELECT pg_current_wal_lsn() > '" + end + "'") != "t") {
+        controls_[0]->exec("SELECT txid_current()");
+        controls_[0]->exec("SELECT pg_switch_wal()");
+    }
 }
 
 }  // namespace outbox::simulation

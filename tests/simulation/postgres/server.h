@@ -39,11 +39,18 @@ class Server {
     /// Beside the simulation, at once, in the layout's database.
     test::Pg& control(Layout layout);
     void crash();
+    /// A copy of all that it holds, for which it is shut down and started again.
+    void copy();
+    /// The copy is put in its place, and more is written there than it had written before.
+    void set_back();
 
   private:
+    void shut_down();
+    void start_again();
     void connect();
 
     test::TemporaryFolder folder_{"server-clock"};
+    test::TemporaryFolder copy_{"server-copy"};
     ServerClock* clock_ = nullptr;
     std::unique_ptr<test::PostgresServer> server_;
     std::unique_ptr<test::Pg> controls_[2];

@@ -24,13 +24,11 @@ PostgresLease::PostgresLease(const PostgresSourceConfig& config, const Table& ta
           config, {table.source, table.side + "outbox_lease", table.side},
           // A lease of an old primary says nothing about the new one.
           [&identity](Connection& connection) { return identity.check_lease(connection); },
-          [&identity](std::uint64_t epoch, std::int64_t expires_us) {
-              identity.lease_written(epoch, expires_us);
-          }) {}
+          [&identity](const LeaseWritten& lease) { identity.lease_written(lease); }) {}
 
 PostgresLease::PostgresLease(const PostgresSourceConfig& config, LeaseRow row,
                              std::function<Status(Connection&)> check,
-                             std::function<void(std::uint64_t, std::int64_t)> wrote)
+                             std::function<void(const LeaseWritten&)> wrote)
     : row_(std::move(row)),
       tell_wrote_(std::move(wrote)),
       session_(config, [check = std::move(check)](Connection& connection) {
@@ -48,9 +46,9 @@ Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) 
     return rows;
 }
 
-void PostgresLease::wrote(Held held) {
-    held_ = held;
-    if (tell_wrote_) tell_wrote_(held.epoch, held.expires_us);
+void PostgresLease::wrote(LeaseWritten lease) {
+    written_ = std::move(lease);
+    if (tell_wrote_) tell_wrote_(written_);
 }
 
 Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& owner,
@@ -73,11 +71,11 @@ Result<std::optional<std::uint64_t>> PostgresLease::acquire(const std::string& o
     }
     if (!*taken) return std::optional<std::uint64_t>();
     wrote(**taken);
-    return std::optional((*taken)->epoch);
+    return std::optional(written_.epoch);
 }
 
-Result<std::optional<PostgresLease::Held>> PostgresLease::take(const std::string& owner,
-                                                               std::chrono::milliseconds ttl) {
+Result<std::optional<LeaseWritten>> PostgresLease::take(const std::string& owner,
+                                                        std::chrono::milliseconds ttl) {
     Result<Rows> rows = query("SELECT FROM " + row_.table + " WHERE source = $1 FOR UPDATE",
                               Params().text(row_.source));
     if (!rows.ok()) return rows.status();
@@ -93,27 +91,30 @@ Result<std::optional<PostgresLease::Held>> PostgresLease::take(const std::string
             kFree + " RETURNING l.epoch, " + std::string(kExpiresUs),
         Params().text(row_.source).text(owner).integer(ttl.count()));
     if (!rows.ok()) return rows.status();
-    if (rows->empty()) return std::optional<Held>();
+    if (rows->empty()) return std::optional<LeaseWritten>();
     return std::optional(
-        Held{static_cast<std::uint64_t>(rows->integer(0, 0)), rows->integer(0, 1)});
+        LeaseWritten{static_cast<std::uint64_t>(rows->integer(0, 0)), rows->integer(0, 1), owner});
 }
 
-// A row that is older than what was written last is one of a database that was set back.
+// A row that is older than what was written last is one of a database that was set back, and so may
+// be the epoch of another owner.
 Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
     const std::string expires_us(kExpiresUs);
+    const bool known = written_.epoch == epoch;
     const Result<Rows> rows =
         query("UPDATE " + row_.table + " SET expires_at = " + kExpires +
                   ", (backend_pid, backend_start) = (SELECT " + kBackend +
                   ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL AND " + expires_us +
-                  " >= $4 RETURNING " + expires_us,
+                  " >= $4 AND $5 IN ('', owner) RETURNING " + expires_us,
               Params()
                   .text(row_.source)
                   .integer(static_cast<std::int64_t>(epoch))
                   .integer(ttl.count())
-                  .integer(held_.epoch == epoch ? held_.expires_us : 0));
+                  .integer(known ? written_.expires_us : 0)
+                  .text(known ? written_.owner : ""));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return false;
-    wrote({epoch, rows->integer(0, 0)});
+    wrote({epoch, rows->integer(0, 0), known ? written_.owner : std::string()});
     return true;
 }
 

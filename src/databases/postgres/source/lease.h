@@ -27,7 +27,7 @@ class PostgresLease final : public spi::LeaseStore {
     /// `check` looks at each new connection, `wrote` hears what the row says after each change.
     PostgresLease(const PostgresSourceConfig& config, LeaseRow row,
                   std::function<Status(Connection&)> check,
-                  std::function<void(std::uint64_t epoch, std::int64_t expires_us)> wrote = {});
+                  std::function<void(const LeaseWritten&)> wrote = {});
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
                                                  std::chrono::milliseconds ttl) override;
@@ -36,17 +36,14 @@ class PostgresLease final : public spi::LeaseStore {
     Status stand_by(const std::string& owner, std::span<const std::string> routes) override;
 
   private:
-    struct Held {
-        std::uint64_t epoch = 0;
-        std::int64_t expires_us = 0;
-    };
-    Result<std::optional<Held>> take(const std::string& owner, std::chrono::milliseconds ttl);
+    Result<std::optional<LeaseWritten>> take(const std::string& owner,
+                                             std::chrono::milliseconds ttl);
     Result<Rows> query(const std::string& sql, const Params& params);
-    void wrote(Held held);
+    void wrote(LeaseWritten lease);
 
     const LeaseRow row_;
-    const std::function<void(std::uint64_t, std::int64_t)> tell_wrote_;
-    Held held_;  // as it was written last
+    const std::function<void(const LeaseWritten&)> tell_wrote_;
+    LeaseWritten written_;  // last
     Session session_;
 };
 

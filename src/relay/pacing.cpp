@@ -340,7 +340,12 @@ void Pacing::take_back(std::int64_t now_us) {
         while (event != held.batch.events().end() && event->position < back.position) ++event;
         if (event == held.batch.events().end() || event->position != back.position) {
             // Somebody removed the row meanwhile: nothing is left to publish.
+            flow_.tenants.gone(back.tenant);
             flow_.finish(back.position, back.tenant, true);
+            continue;
+        }
+        if (!flow_.tenants.pays(back.tenant)) {
+            flow_.tenants.put_back({&back, 1});
             continue;
         }
         // Also of what was passed over by its position.

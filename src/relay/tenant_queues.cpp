@@ -93,26 +93,46 @@ bool TenantQueues::has_room(const Tenant& tenant) const {
            tenant.held - std::min(tenant.held, in_memory) < share_waiting_;
 }
 
-// How many more of its events may go into lanes.
-std::size_t TenantQueues::room(Tenant& tenant, std::int64_t now_us) const {
-    if (tenant.paused || !has_room(tenant)) return 0;
-    const std::size_t room = share_events_ - in_window(tenant);
-    if (rate_ == 0) return room;
-    fill(tenant, now_us);
-    return std::min(room, static_cast<std::size_t>(tenant.tokens));
+// How many more of its events may go into lanes, at any rate.
+std::size_t TenantQueues::room(const Tenant& tenant) const {
+    return tenant.paused || !has_room(tenant) ? 0 : share_events_ - in_window(tenant);
 }
 
 bool TenantQueues::has_turn(Id id, std::int64_t now_us) {
     Tenant& tenant = tenants_[id];
-    if (!tenant.aside.empty() || room(tenant, now_us) == 0) return false;
-    if (rate_ > 0) tenant.tokens -= 1;
+    if (!tenant.aside.empty() || room(tenant) == 0) return false;
+    if (rate_ > 0) fill(tenant, now_us);
+    return pays(id);
+}
+
+bool TenantQueues::pays(Id id) {
+    Tenant& tenant = tenants_[id];
+    if (rate_ == 0) return true;
+    if (tenant.tokens < 1) return false;
+    tenant.tokens -= 1;
     return true;
+}
+
+// Each row of a portion has its part of the wait. Where rows are gone others are likely to be, for
+// which the next portion looks: it reads no more in vain than twice what was gone.
+void TenantQueues::gone(Id id) {
+    Tenant& tenant = tenants_[id];
+    tenant.back_at_us -= kPortionUs / static_cast<std::int64_t>(tenant.portion);
+    if (tenant.tokens >= 1) tenant.look += 2;
 }
 
 bool TenantQueues::may_come_back(const Tenant& tenant, std::int64_t now_us) const {
     if (now_us >= tenant.back_at_us) return true;
     return rate_ == 0 && share_events_ - std::min(share_events_, in_window(tenant)) >=
                              share_events_ / kPortionOfShare;
+}
+
+std::size_t TenantQueues::next_portion(Tenant& tenant, std::int64_t now_us) const {
+    if (!may_come_back(tenant, now_us)) return 0;
+    if (rate_ == 0) return room(tenant);
+    fill(tenant, now_us);
+    if (tenant.tokens < 1) return 0;
+    return std::min(room(tenant), std::max(static_cast<std::size_t>(tenant.tokens), tenant.look));
 }
 
 void TenantQueues::set_aside(Id id, Position position) {
@@ -150,10 +170,13 @@ void TenantQueues::take_back(std::size_t most, std::int64_t now_us, std::vector<
         waiting_.pop_front();
         Tenant& tenant = tenants_[id];
         positions_.clear();
-        if (may_come_back(tenant, now_us)) {
-            tenant.aside.take_lowest(std::min(room(tenant, now_us), end - out.size()), positions_);
+        tenant.aside.take_lowest(std::min(next_portion(tenant, now_us), end - out.size()),
+                                 positions_);
+        if (!positions_.empty()) {
+            tenant.back_at_us = now_us + kPortionUs;
+            tenant.portion = positions_.size();
+            tenant.look = 0;
         }
-        if (!positions_.empty()) tenant.back_at_us = now_us + kPortionUs;
         for (const Position position : positions_) {
             Back back{position, id};
             if (const auto retry = tenant.retries.find(position); retry != tenant.retries.end()) {
@@ -164,7 +187,6 @@ void TenantQueues::take_back(std::size_t most, std::int64_t now_us, std::vector<
             out.push_back(back);
         }
         tenant.held += positions_.size();
-        if (rate_ > 0) tenant.tokens -= static_cast<double>(positions_.size());
         if (!tenant.aside.empty()) waiting_.push_back(id);
     }
 }

@@ -68,7 +68,8 @@ class TenantQueues {
 
     /// Chooses what to take back: at most `most` positions, tenant after tenant in turn, ascending
     /// within each, and of each in portions that are worth a read. Those that it chooses are aside
-    /// no longer and count as admitted.
+    /// no longer and count as admitted. Of each that is read, in this order, `pays` is to be asked,
+    /// and of each whose row is gone `gone` to be told.
     struct Back {
         Position position = 0;
         Id tenant = 0;
@@ -78,7 +79,12 @@ class TenantQueues {
     void take_back(std::size_t most, std::int64_t now_us, std::vector<Back>& out);
     /// Those of whom most is aside: at most `most` names are appended.
     void most_aside(std::size_t most, std::vector<std::string>& out);
-    /// They could not be read: they are aside again.
+    /// An event goes into its lane for a token of its tenant's rate. False: there is none, and it
+    /// is to be put back.
+    [[nodiscard]] bool pays(Id id);
+    /// The row of one that was taken back is gone: it costs neither a token nor a wait.
+    void gone(Id id);
+    /// They are not for a lane yet: they are aside again.
     void put_back(std::span<const Back> events);
     /// When `take_back` may have something; INT64_MAX: not before something else happens.
     [[nodiscard]] std::int64_t next_back_us(std::int64_t now_us) const;
@@ -113,6 +119,8 @@ class TenantQueues {
         double tokens = 0;
         std::int64_t tokens_at_us = 0;
         std::int64_t back_at_us = 0;  // not earlier, but where much has room
+        std::size_t portion = 0;      // the last
+        std::size_t look = 0;         // the next has so many, though there are fewer tokens
         spi::PositionSet aside;
         std::unordered_map<Position, Retry> retries;  // of `aside`
     };
@@ -127,7 +135,8 @@ class TenantQueues {
         return tenant.slots + tenant.unrecorded;
     }
     [[nodiscard]] bool has_room(const Tenant& tenant) const;
-    [[nodiscard]] std::size_t room(Tenant& tenant, std::int64_t now_us) const;
+    [[nodiscard]] std::size_t room(const Tenant& tenant) const;
+    [[nodiscard]] std::size_t next_portion(Tenant& tenant, std::int64_t now_us) const;
     [[nodiscard]] bool may_come_back(const Tenant& tenant, std::int64_t now_us) const;
     void forget_idle(std::int64_t now_us);
 

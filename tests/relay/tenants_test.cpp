@@ -526,5 +526,71 @@ TEST_F(TenantsOfARoute, ARowThatIsRemovedWhileItIsSetAsideIsDoneWith) {
     EXPECT_EQ(stats_.unrecorded.load(), 0);
 }
 
+// Somebody deletes a backlog, and the tenant's next events go in seconds.
+TEST_F(TenantsOfARoute, RowsThatAreGoneTakeNothingOfARate) {
+    options_.tenant_rate = 2;
+    turn_us_ = 10'000;
+    MemorySink sink(destination_, {});
+    open(sink);
+    insert("a", "k", 2'000);
+    step(300);
+    const std::size_t sent = arrived("a");
+    ASSERT_LE(sent, 7U);
+    for (std::size_t n = sent + 1; n <= 2'000; ++n) {
+        if (n % 200 != 0) table_.remove("a/k/" + std::to_string(n));
+    }
+    step(300);
+    EXPECT_LE(arrived("a") - sent, 7U) << "those that are left go at the rate";
+    step(300);
+    EXPECT_EQ(arrived("a") - sent, 10U);
+    int last = 0;
+    for (const auto& record : destination_->records()) {
+        const int n = std::stoi(record.id.substr(4));
+        EXPECT_GT(n, last) << "in their order";
+        last = n;
+    }
+    EXPECT_EQ(last, 2'000);
+    EXPECT_EQ(stats_.unrecorded.load(), 0);
+}
+
+// Whatever the rate, so many are asked for at once that a few reads see all.
+TEST_F(TenantsOfARoute, RowsThatAreGoneCostFewReadsAndNoWait) {
+    options_.tenant_rate = 1;
+    TenantQueues tenants(options_);
+    const auto id = tenants.of("a", 0);
+    for (Position position = 1; position <= 100'000; ++position) tenants.set_aside(id, position);
+    std::vector<TenantQueues::Back> back;
+    std::size_t seen = 0;
+    int reads = 0;
+    for (; seen < 100'000 && reads < 1'000; ++reads) {
+        back.clear();
+        tenants.take_back(500, 1'000'000 + reads * 1'000, back);
+        for (const TenantQueues::Back& one : back) {
+            tenants.gone(one.tenant);
+            tenants.finished(one.tenant, true);
+        }
+        tenants.recorded(back.size());
+        seen += back.size();
+    }
+    EXPECT_EQ(seen, 100'000U);
+    EXPECT_LE(reads, 210);
+}
+
+TEST_F(TenantsOfARoute, WhatCouldNotBeReadTakesNothingOfARate) {
+    options_.tenant_rate = 1;
+    TenantQueues tenants(options_);
+    const auto id = tenants.of("a", 0);
+    tenants.set_aside(id, 1);
+    std::vector<TenantQueues::Back> back;
+    tenants.take_back(10, 1'000'000, back);
+    ASSERT_EQ(back.size(), 1U);
+    tenants.put_back(back);
+    back.clear();
+    tenants.take_back(10, 1'100'000, back);
+    ASSERT_EQ(back.size(), 1U);
+    EXPECT_TRUE(tenants.pays(id));
+    EXPECT_FALSE(tenants.pays(id));
+}
+
 }  // namespace
 }  // namespace outbox::relay

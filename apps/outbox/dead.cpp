@@ -328,6 +328,17 @@ Result<std::int64_t> count_retried(const Letters& letters, const DeadFilter& fil
     return std::max<std::int64_t>(*all - *idle, 0);
 }
 
+std::string are_retried(std::int64_t count) {
+    return with_commas(count) + (count == 1 ? " is" : " are") +
+           " being retried and may be on the way: a running relay delivers each or has it dead "
+           "again, which `outbox dead list` shows";
+}
+
+ErrorInfo none_discarded(std::int64_t retried) {
+    return {
+        ErrorCode::kConflict, Advice::kStop, {}, "nothing was discarded: " + are_retried(retried)};
+}
+
 }  // namespace
 
 int run_dead_retry(const runtime::Invocation& invocation) {
@@ -369,20 +380,21 @@ int run_dead_discard(const runtime::Invocation& invocation) {
     if (!filter.ok()) return report(filter.error());
     auto letters = letters_of(invocation);
     if (!letters.ok()) return report(letters.error());
-    const auto retried = count_retried(*letters, *filter);
-    if (!retried.ok()) return report(retried.error());
-    const std::string left = with_commas(*retried) + (*retried == 1 ? " is" : " are") +
-                             " being retried and may be on the way: a running relay delivers "
-                             "each or has it dead again, which `outbox dead list` shows";
-    if (*retried > 0 && !filter->ids.empty()) {
-        return report(
-            ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, "nothing was discarded: " + left});
+    const bool named = !filter->ids.empty();
+    if (named) {
+        const auto retried = count_retried(*letters, *filter);
+        if (!retried.ok()) return report(retried.error());
+        if (*retried > 0) return report(none_discarded(*retried));
     }
     const auto count = invocation.options.flag("dry-run")
                            ? (*letters)->count_dead(filter->of_idle())
                            : (*letters)->discard_dead(*filter);
     if (!count.ok()) return report(count.error());
-    if (*retried > 0) std::cerr << "outbox: left alone: " << left << "\n";
+    // Afterwards: also those that somebody else has had retried meanwhile.
+    const auto retried = count_retried(*letters, *filter);
+    if (!retried.ok()) return report(retried.error());
+    if (*retried > 0 && *count == 0 && named) return report(none_discarded(*retried));
+    if (*retried > 0) std::cerr << "outbox: left alone: " << are_retried(*retried) << "\n";
     return report_change(invocation, *filter, *count, "discard", "discarded");
 }
 
@@ -510,11 +522,17 @@ int run_dead_edit(const runtime::Invocation& invocation) {
     DeadFilter filter;
     filter.ids = invocation.positionals;
     filter.route = options.text("route");
-    const auto found = (*letters)->dead(filter, 0, 2, true);
-    if (!found.ok()) return report(found.error());
-    if (Status status = check_edit(*found, *edit); !status.ok()) return report(status.error());
+    const auto check = [&]() -> Status {
+        const auto found = (*letters)->dead(filter, 0, 2, true);
+        return found.ok() ? check_edit(*found, *edit) : found.status();
+    };
+    if (Status status = check(); !status.ok()) return report(status.error());
     const auto count = letters->relay->edit_dead(filter, *edit);
     if (!count.ok()) return report(count.error());
+    // Somebody else may have had it retried meanwhile.
+    if (*count == 0) {
+        if (Status status = check(); !status.ok()) return report(status.error());
+    }
     return report_change(invocation, filter, *count, "change", "changed");
 }
 

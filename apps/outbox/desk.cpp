@@ -40,6 +40,10 @@ constexpr std::size_t kOfKey = 50;
 constexpr std::size_t kMaxActorBytes = 64;
 constexpr std::size_t kMinReasonBytes = 3;
 constexpr std::size_t kMaxReasonBytes = 500;
+constexpr const char* kNoneMatches = "no dead letter matches: nothing was changed";
+constexpr const char* kAreRetried =
+    "they are being retried, and may be on the way: nothing was changed. Wait until they are "
+    "delivered or dead again";
 
 ErrorInfo wrong(const std::string& what) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, what};
@@ -413,7 +417,7 @@ class DeskState {
         }
         const auto matched = (*operations)->count_dead(change->filter);
         if (!matched.ok()) return matched.error();
-        if (*matched == 0) return conflict("no dead letter matches: nothing was changed");
+        if (*matched == 0) return conflict(kNoneMatches);
         if (*matched != change->expected) {
             return conflict(with_commas(*matched) + " dead letters match now, and " +
                             with_commas(change->expected) +
@@ -429,18 +433,19 @@ class DeskState {
     static Result<std::int64_t> discard(Operations& operations, const Change& change) {
         const auto idle = operations.count_dead(change.filter.of_idle());
         if (!idle.ok()) return idle.error();
-        if (*idle == 0) {
-            return conflict(
-                "they are being retried, and may be on the way: nothing was changed. "
-                "Wait until they are delivered or dead again");
-        }
+        if (*idle == 0) return conflict(kAreRetried);
         const std::int64_t retrying = change.expected - *idle;
         if (retrying > change.retrying) {
             return conflict(with_commas(retrying) + " of them are being retried by now, and " +
                             with_commas(change.retrying) +
                             " were: nothing was changed. Look again, and decide anew");
         }
-        return operations.discard_dead(change.filter);
+        auto count = operations.discard_dead(change.filter);
+        if (!count.ok() || *count > 0) return count;
+        // Another operator was faster.
+        const auto left = operations.count_dead(change.filter);
+        if (!left.ok()) return left.error();
+        return conflict(*left > 0 ? kAreRetried : kNoneMatches);
     }
 
     Result<ordered_json> explanation(const Question& question) {

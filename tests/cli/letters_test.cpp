@@ -1,7 +1,10 @@
 // Events that no route takes, and dead letters that die again.
+#include <functional>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support/eventually.h"
 #include "tests/support/outbox_binary.h"
@@ -67,6 +70,32 @@ class Letters : public testing::TestWithParam<const char*> {
     bool eventually_letters(std::size_t count) {
         return eventually(60s, "dead letters: " + std::to_string(count),
                           [&] { return result({"dead", "list"}).size() == count; });
+    }
+    [[nodiscard]] std::string now() const {
+        return url_.starts_with("sqlite") ? "1" : "clock_timestamp()";
+    }
+    // `second`, which begins while `change` to letters that nobody retries is not yet committed.
+    Finished beside(const std::string& change, const std::function<Finished()>& second) {
+        sql("UPDATE outbox_dead_letters SET retry_requested_at = NULL");
+        if (url_.starts_with("sqlite")) {
+            Sqlite first(outbox_.file("shop.db"));
+            first.exec("BEGIN IMMEDIATE; " + change);
+            auto done = std::async(std::launch::async, second);
+            // Nothing tells that it waits; where it comes later it has the same to say.
+            std::this_thread::sleep_for(1s);
+            first.exec("COMMIT");
+            return done.get();
+        }
+        Pg first(url_);
+        first.exec("BEGIN; " + change);
+        auto done = std::async(std::launch::async, second);
+        EXPECT_TRUE(eventually(60s, "the second waits for the first", [&] {
+            return Pg(url_).number(
+                       "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = "
+                       "'Lock' AND datname = current_database()") == 1;
+        }));
+        first.exec("COMMIT");
+        return done.get();
     }
     long long backlog() { return result({"status"})["backlog"]; }
 
@@ -233,6 +262,34 @@ TEST_P(Letters, ThatAreBeingRetriedAreNotDiscarded) {
     ASSERT_TRUE(eventually_letters(0));
     EXPECT_EQ(received("a"), 1);
     EXPECT_EQ(lenient.stop(), kStopped);
+}
+
+// Two operators: the second decides while the first's retry is not yet committed.
+TEST_P(Letters, ThatSomebodyElseHasRetriedMeanwhileAreToldOf) {
+    emit("Odd", "elsewhere");
+    {
+        Process strict = relay({{"a", ""}}, "", "allowed_topics = [\"orders\"]");
+        ASSERT_TRUE(eventually_letters(1));
+        EXPECT_EQ(strict.stop(), kStopped);
+    }
+    const std::string id = result({"dead", "list"})[0]["id"];
+    const auto beside_a_retry = [&](std::vector<std::string> command) {
+        command.insert(command.begin(), "dead");
+        command.insert(command.end(), {"--db", url_});
+        const auto second = [&] { return outbox_.run(command); };
+        return beside("UPDATE outbox_dead_letters SET retry_requested_at = " + now(), second);
+    };
+    const Finished named = beside_a_retry({"discard", id});
+    EXPECT_NE(named.status.code, 0);
+    EXPECT_THAT(named.err, AllOf(HasSubstr("OB_CONFLICT"),
+                                 HasSubstr("nothing was discarded: 1 is being retried")));
+    const Finished all = beside_a_retry({"discard", "--all"});
+    EXPECT_THAT(all.out, HasSubstr("discarded 0 dead letters"));
+    EXPECT_THAT(all.err, HasSubstr("left alone: 1 is being retried"));
+    const Finished edited = beside_a_retry({"edit", id, "--key", "other"});
+    EXPECT_NE(edited.status.code, 0);
+    EXPECT_THAT(edited.err, HasSubstr("it is being retried"));
+    EXPECT_EQ(result({"dead", "list"}).size(), 1);
 }
 
 // Nobody will.

@@ -1,4 +1,5 @@
 #include <fstream>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -321,6 +322,26 @@ TEST_P(Dashboard, ALetterThatCameSinceTheCountIsNotAmongThoseThatWereMeant) {
     meant["expected"] = 2;
     EXPECT_EQ(post("/api/letters/discard", meant).status, 200);
     EXPECT_EQ(sql("SELECT dead_id FROM outbox_dead_letters"), "4");
+}
+
+TEST_P(Dashboard, WhoDiscardsWhatSomebodyElsesRetryHoldsIsTold) {
+    if (on_sqlite()) GTEST_SKIP() << "nothing tells that the second waits";
+    let_a_relay_run();
+    add_letters(3);
+    Process running = start();
+    Pg first(url_);
+    first.exec("BEGIN; UPDATE outbox_dead_letters SET retry_requested_at = clock_timestamp()");
+    auto second =
+        std::async(std::launch::async, [&] { return post("/api/letters/discard", retry_all(3)); });
+    EXPECT_TRUE(eventually(60s, "the second waits for the first", [&] {
+        return sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND "
+                   "datname = current_database()") == "1";
+    }));
+    first.exec("COMMIT");
+    const HttpAnswer refused = second.get();
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("they are being retried"));
+    EXPECT_EQ(letters(), "3");
 }
 
 // Two operators: one has them retried, the other discards by the count from before.

@@ -349,8 +349,9 @@ const submits = {
       const done = await post(`letters/${action}`, {
         ...chosen, actor: now.actor, reason: values.get('reason').trim(), expected: Number(matched), retrying: Number(retrying), up_to: Number(upTo) });
       $('dialog').close();
+      const left = Number(matched) - done.matched;
       say(action === 'retry' ? `Asked the relay to retry ${plural(done.matched, 'dead letter', 'dead letters')}.`
-        : `Discarded ${plural(done.matched, 'dead letter', 'dead letters')}.`);
+        : `Discarded ${plural(done.matched, 'dead letter', 'dead letters')}.${left > 0 ? ` ${plural(left, 'is', 'are')} being retried, and left alone.` : ''}`);
       now.before = id ? now.before : [];
       await again();
     } catch (error) {

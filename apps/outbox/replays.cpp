@@ -170,15 +170,15 @@ int run_replay_cancel(const runtime::Invocation& invocation) {
     if (!run.ok()) return report(run.error());
     const auto cancelled = runs.cancel(*run, *reason);
     if (!cancelled.ok()) return report(cancelled.error());
-    if (!*cancelled) {
-        return report(
-            {ErrorCode::kConflict,
-             Advice::kStop,
-             {},
-             "run " + run->id + " is over: it is " + run->state + "; nothing was changed"});
-    }
     const auto now = runs.find(run->id);
     if (!now.ok()) return report(now.error());
+    if (!*cancelled) {
+        return report({ErrorCode::kConflict,
+                       Advice::kStop,
+                       {},
+                       "run " + run->id + " is over: it is " + now->value_or(*run).state +
+                           "; nothing was changed"});
+    }
     if (invocation.options.flag("json")) {
         print_json(json_of(now->value_or(*run)));
     } else {

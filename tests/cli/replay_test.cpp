@@ -1,5 +1,6 @@
 // Events of the past that are sent again: which, in which order, how marked, and what a run leaves
 // behind when it is killed, cancelled or refused.
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -435,6 +436,30 @@ TEST_P(Replay, KeepsTheOrderOfEachKey) {
         EXPECT_LT(last[keys[i]], std::stoi(payloads[i])) << keys[i];
         last[keys[i]] = std::stoi(payloads[i]);
     }
+}
+
+// Two operators: each has seen it running.
+TEST_P(Replay, WhoCancelsBesideAnotherIsToldThatItIsCancelled) {
+    if (kind() == kSqlite) GTEST_SKIP() << "nothing tells that the second waits";
+    emit_many(10, 1);
+    publish();
+    const Finished sent = replay({"--as-new", "--yes"});
+    ASSERT_EQ(sent.status.code, 0) << sent.err;
+    const std::string run = list()[0]["run"];
+    exec("UPDATE outbox_replays SET state = 'running'");
+    const auto cancel = [&] {
+        return outbox_.run(words({run, "--reason", "wrong key"}, "cancel"));
+    };
+    Pg first(url_);
+    first.exec("BEGIN; UPDATE outbox_replays SET state = 'cancelled'");
+    auto second = std::async(std::launch::async, cancel);
+    EXPECT_TRUE(eventually(60s, "the second waits for the first", [&] {
+        return Pg(url_).number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = "
+                   "'Lock' AND datname = current_database()") == 1;
+    }));
+    first.exec("COMMIT");
+    EXPECT_THAT(second.get().err, HasSubstr("it is cancelled; nothing was changed"));
 }
 
 TEST_P(Replay, IsCancelledByAnother) {

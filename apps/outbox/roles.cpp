@@ -41,15 +41,27 @@ std::string quoted_table(const std::string& name) {
     return quote_identifier(name.substr(0, dot)) + "." + quote_identifier(name.substr(dot + 1));
 }
 
-// `how` the table owns them: 'a', of a serial column; 'i', of an identity column.
-void grant_on_sequences(const std::string& table, char how, const char* right,
-                        const std::string& role) {
-    std::cout << "DO $$ DECLARE s regclass; BEGIN\n    FOR s IN SELECT d.objid FROM pg_depend d "
-                 "JOIN pg_class c ON c.oid = d.objid\n        WHERE c.relkind = 'S' AND d.deptype "
-                 "= '"
-              << how << "' AND d.refobjid = " << quote_literal(quoted_table(table))
-              << "::regclass\n    LOOP EXECUTE format('GRANT " << right
-              << " ON SEQUENCE %s TO %s', s, " << quote_literal(role) << "); END LOOP;\nEND $$;\n";
+// SQL of the sequences that a table owns: `how` 'a', of a serial column; 'i', of an identity
+// column.
+std::string owned_sequences(const std::string& table, char how) {
+    return "SELECT d.objid FROM pg_depend d JOIN pg_class c ON c.oid = d.objid\n        WHERE "
+           "c.relkind = 'S' AND d.deptype = '" +
+           std::string(1, how) + "' AND d.refobjid = " + quote_literal(quoted_table(table)) +
+           "::regclass";
+}
+
+// And of those that its defaults use, whoever owns them.
+std::string used_sequences(const std::string& table) {
+    return "SELECT d.refobjid FROM pg_attrdef a JOIN pg_depend d ON d.objid = a.oid\n        JOIN "
+           "pg_class c ON c.oid = d.refobjid WHERE c.relkind = 'S' AND d.classid = "
+           "'pg_attrdef'::regclass\n        AND a.adrelid = " +
+           quote_literal(quoted_table(table)) + "::regclass";
+}
+
+void grant_on(const std::string& sequences, const char* right, const std::string& role) {
+    std::cout << "DO $$ DECLARE s regclass; BEGIN\n    FOR s IN " << sequences
+              << "\n    LOOP EXECUTE format('GRANT " << right << " ON SEQUENCE %s TO %s', s, "
+              << quote_literal(role) << "); END LOOP;\nEND $$;\n";
 }
 
 void print_adopted(const RoleKind& kind, const std::string& role, const std::string& table) {
@@ -63,7 +75,10 @@ void print_adopted(const RoleKind& kind, const std::string& role, const std::str
                   << role << ";\n";
     }
     std::cout << "GRANT " << rights << " ON " << quoted_table(table) << " TO " << role << ";\n";
-    if (kind.option == "writer") grant_on_sequences(table, 'a', "USAGE", role);
+    if (kind.option == "writer") {
+        grant_on(owned_sequences(table, 'a') + "\n        UNION " + used_sequences(table), "USAGE",
+                 role);
+    }
 }
 
 void print_kind(const RoleKind& kind, const std::string& name, const std::string& side,
@@ -116,7 +131,7 @@ void print_kind(const RoleKind& kind, const std::string& name, const std::string
     }
     if (!adopted.empty()) {
         std::cout << "-- Likewise, where it is read by an identity column:\n";
-        grant_on_sequences(adopted, 'i', "SELECT", role);
+        grant_on(owned_sequences(adopted, 'i'), "SELECT", role);
     }
     std::cout
         << "-- For --mode stream, or auto with the log. It lets a role copy the whole cluster; "

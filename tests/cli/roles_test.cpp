@@ -432,9 +432,11 @@ TEST_F(Roles, AnAdoptedTableInAnotherSchemaIsRelayedWithTheRightsThatArePrinted)
     admin_.exec("CREATE SCHEMA app AUTHORIZATION roles_owner");
     Pg(as("owner"))
         .exec(
+            "CREATE SEQUENCE app.numbers; "
             "CREATE TABLE app.outbox (id bigserial PRIMARY KEY, event_type text, payload text, "
             "created_at timestamptz DEFAULT now(), published_at timestamptz, retry_count int "
-            "DEFAULT 0, status text DEFAULT 'PENDING')");
+            "DEFAULT 0, status text DEFAULT 'PENDING', number bigint DEFAULT "
+            "nextval('app.numbers'))");
     {
         Process maker = outbox_.start_relay({"--from", as("owner"), "--to", "null:", "--table",
                                              "app.outbox", "--schema", "public", "--admin", "off"});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/eventually.h"
 #include "tests/support/files.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
@@ -195,6 +196,31 @@ TEST_F(Doctor, WarnsOfAnUnloggedTable) {
                 AllOf(HasSubstr("is unlogged: a crash of the server empties it"),
                       HasSubstr("outbox routes continue"), Not(HasSubstr("ok       durability"))));
     EXPECT_THAT(doctor({"--fix", "--dry-run"}).out, Not(HasSubstr("SET LOGGED;")));
+}
+
+// Of a server of its own: what waits for its standby would hold up every other test.
+TEST(DoctorOfAServer, WarnsOfCommitsThatACrashOrAFailoverTakesBack) {
+    PostgresServer server;
+    const std::string url = server.create_database();
+    OutboxBinary outbox;
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg pg(url);
+    const auto doctor = [&](const std::string& setting) {
+        pg.exec("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = " +
+                setting + "', current_database()); END $$");
+        return outbox.run({"doctor", "--from", url, "--to", "stdout:"}).out;
+    };
+    EXPECT_THAT(doctor("off"), HasSubstr("synchronous_commit is off for some: a crash of"));
+    EXPECT_THAT(doctor("local"), HasSubstr("ok       durability"));
+    pg.exec("SET synchronous_commit = local");
+    pg.exec("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    pg.exec("SELECT pg_reload_conf()");
+    ASSERT_TRUE(eventually(std::chrono::seconds(60), "the setting is in force", [&] {
+        return Pg(url).value("SHOW synchronous_standby_names") == "nobody";
+    }));
+    EXPECT_THAT(doctor("local"),
+                AllOf(HasSubstr("synchronous_commit is local for some: a failover"),
+                      Not(HasSubstr("ok       durability"))));
 }
 
 TEST_F(Doctor, CountsTheSegmentsOfATableThatKeepsItsRows) {

@@ -762,21 +762,25 @@ TEST_P(KafkaConsumerTest, AnInboxOfANewerVersionEndsAConsumerAtTheStartAndWhileI
     EXPECT_EQ(late.error()->code, ErrorCode::kMigrationRefused);
 }
 
-// A commit that a crash of the server undoes must not have moved Kafka's offset.
+// A commit that a crash of the server, or a failover to its synchronous standby, undoes must not
+// have moved Kafka's offset.
 TEST_P(KafkaConsumerOnPostgres, CommitsDurablyWhateverTheDatabasesDefault) {
-    db_->exec(
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', "
-        "current_database()); END $$");
-    writer_.write(topic_, "id-1", "k");
-    writer_.flush();
-    Running member(consumer(
-        [&](const Transaction& transaction, const Message&) {
-            transaction(
-                "INSERT INTO effects (payload) SELECT current_setting('synchronous_commit')");
-        },
-        options()));
-    ASSERT_TRUE(eventually(60s, "it is applied", [&] { return effects() == 1; }));
-    EXPECT_EQ(db_->value("SELECT payload FROM effects"), "on");
+    int applied = 0;
+    for (const std::string setting : {"off", "local"}) {
+        db_->exec("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = " +
+                  setting + "', current_database()); END $$");
+        writer_.write(topic_, "id-" + setting, "k");
+        writer_.flush();
+        Running member(consumer(
+            [&](const Transaction& transaction, const Message&) {
+                transaction(
+                    "INSERT INTO effects (payload) SELECT current_setting('synchronous_commit')");
+            },
+            options()));
+        ++applied;
+        ASSERT_TRUE(eventually(60s, "it is applied", [&] { return effects() == applied; }));
+    }
+    EXPECT_EQ(db_->value("SELECT string_agg(payload, ' ') FROM effects"), "on on");
 }
 
 TEST_P(KafkaConsumerOnPostgres, UnderSerializableAConflictRunsTheTransactionAgain) {

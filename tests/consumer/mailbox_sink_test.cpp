@@ -279,7 +279,7 @@ TEST(MailboxSinkPostgres, AcknowledgesDurablyWhereTheDatabaseDefaultIsNot) {
     PostgresDatabase database;
     Pg pg(database.url());
     pg.exec("ALTER DATABASE " + pg.value("SELECT quote_ident(current_database())") +
-            " SET synchronous_commit = off");
+            " SET synchronous_commit = local");
     ASSERT_TRUE(make_mailbox_sink(database.mailbox_url()).value_or_throw()->check().ok());
     pg.exec(
         "CREATE TABLE seen (setting text); "

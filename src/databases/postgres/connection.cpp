@@ -57,9 +57,6 @@ constexpr const char* kSession =
     "SELECT pg_catalog.array_to_string(ARRAY(SELECT pg_catalog.quote_ident(s::pg_catalog.text) "
     "FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) s), E'\x01'), "
     "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)";
-constexpr const char* kDurable =
-    "SELECT set_config('synchronous_commit', 'on', false) "
-    "WHERE current_setting('synchronous_commit') IN ('off', 'local')";
 
 std::string text_or_empty(const char* text) {
     return text == nullptr ? std::string() : std::string(text);

@@ -29,13 +29,10 @@ constexpr Oid kTextOid = 25;
 constexpr Oid kByteaArrayOid = 1001;
 constexpr Oid kTextArrayOid = 1009;
 
-// Acknowledged means durable, whatever the database's default. Statements end on the server
-// before we stop waiting for them.
+// Statements end on the server before we stop waiting for them.
 constexpr const char* kSession =
     "SET client_min_messages = error; SET statement_timeout = '8s'; SET lock_timeout = '5s'; "
-    "SET standard_conforming_strings = on; "
-    "SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
-    "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')";
+    "SET standard_conforming_strings = on; ";
 
 std::string literal(std::string_view text) {
     std::string quoted = "'";
@@ -177,7 +174,9 @@ class PostgresClient final : public Client {
 
     // `there`: false where it is missing and could be made.
     Status find_table(bool make_table, bool& there) {
-        if (Status status = run(kSession); !status.ok()) return status;
+        // Acknowledged means durable.
+        const std::string session = std::string(kSession) + postgres::kDurable;
+        if (Status status = run(session.c_str()); !status.ok()) return status;
         Rows place;
         if (Status status = run(kPlace, &place); !status.ok()) return status;
         if (place.text(0, 0).data() == nullptr) {

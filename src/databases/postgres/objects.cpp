@@ -28,12 +28,9 @@ constexpr milliseconds kLook{100};  // for `stop`
 constexpr milliseconds kRequestTime{15'000};
 constexpr std::size_t kBytesPerMs = 1'000;  // as slow as a way there may be
 
-// Written means durable, whatever the database's default.
 constexpr const char* kSession =
     "SET client_min_messages = error; SET lock_timeout = '5s'; "
-    "SET standard_conforming_strings = on; "
-    "SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
-    "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')";
+    "SET standard_conforming_strings = on; ";
 
 // The schema, and whether the table is there. From here on the path is the catalog's.
 constexpr const char* kPlace =
@@ -99,7 +96,8 @@ class Objects final : public claim::ObjectStore {
         if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
         drop();
         if (Status status = connect(); !status.ok()) return status;
-        auto session = run(kSession, {}, 0, stop);
+        // Written means durable.
+        auto session = run((std::string(kSession) + kDurable).c_str(), {}, 0, stop);
         if (!session.ok()) return session.status();
         const auto place = run(kPlace, {}, 0, stop);
         if (!place.ok()) return place.status();

@@ -30,6 +30,12 @@ struct Setting {
 [[nodiscard]] Handle connect(std::span<const Setting> settings, std::chrono::seconds timeout,
                              bool& in_time);
 
+/// A session's commits outlive a crash of the server, and a failover to a synchronous standby where
+/// there is one, whatever the database's or the role's default.
+inline constexpr const char* kDurable =
+    "SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
+    "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')";
+
 enum class Format : std::uint8_t { kText, kBinary };
 
 /// Run a statement and wait for it. Without parameters several may be given; the last one's result.

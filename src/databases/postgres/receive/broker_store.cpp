@@ -73,11 +73,6 @@ constexpr const char* kEndedForGood =
 
 constexpr const char* kNoting = "writing outbox_inbox_begun";
 
-// What is told to Kafka as applied must not be lost with the server.
-constexpr const char* kDurable =
-    "SELECT set_config('synchronous_commit', 'on', false) "
-    "WHERE current_setting('synchronous_commit') = 'off'";
-
 constexpr const char* kEntering = "entering a message in outbox_inbox";
 
 /// The statements of one transaction's beginning, with their parameters.
@@ -194,7 +189,7 @@ LibpqBrokerStore::LibpqBrokerStore(std::string url, const BrokerStoreOptions& op
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
              {.statements = statements_of(options),
               .rights = rights_of(options),
-              .set_up = kDurable}) {}
+              .set_up = postgres::kDurable}) {}
 
 Result<std::vector<Taken>> LibpqBrokerStore::begin(std::span<const spi::EventView> messages,
                                                    bool by_id, std::span<const OtherId> others,

@@ -52,19 +52,25 @@ Status look_at_clock(Connection& connection, std::vector<spi::Finding>& findings
 Status look_at_durability(Connection& connection, const Table& table,
                           std::vector<spi::Finding>& findings) {
     // Of the last as sessions begin, here and as roles and databases have it: ours turn it on.
+    // Without a synchronous standby its `local` is as good as `on`.
     const Result<Rows> rows = connection.query(
-        "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', "
-        "'synchronous_commit') AND reset_val = 'off' UNION SELECT 'synchronous_commit' FROM "
-        "pg_db_role_setting WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = "
-        "current_database())) AND 'synchronous_commit=off' = ANY (setconfig) ORDER BY name");
+        "SELECT name, value FROM (SELECT name, reset_val AS value FROM pg_settings WHERE name IN "
+        "('fsync', 'full_page_writes', 'synchronous_commit') UNION SELECT 'synchronous_commit', "
+        "split_part(s, '=', 2) FROM pg_db_role_setting, unnest(setconfig) s WHERE setdatabase IN "
+        "(0, (SELECT oid FROM pg_database WHERE datname = current_database())) AND s LIKE "
+        "'synchronous_commit=%') x WHERE value = 'off' OR value = 'local' AND "
+        "current_setting('synchronous_standby_names') <> '' ORDER BY name, value");
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         const std::string name = rows->string(row, 0);
+        const std::string value = rows->string(row, 1);
         if (name == "synchronous_commit") {
             add(findings, Grade::kWarn,
-                "durability: " + name +
-                    " is off for some: a crash of the server takes their last committed events "
-                    "back, also such as were published. Have those who write events SET " +
+                "durability: " + name + " is " + value + " for some: " +
+                    (value == "local" ? "a failover to the synchronous standby"
+                                      : "a crash of the server") +
+                    " takes their last committed events back, also such as were published. Have "
+                    "those who write events SET " +
                     name + " = on");
             continue;
         }

@@ -414,11 +414,13 @@ ErrorInfo held_by_other(const replay::Run& run) {
                 ", which has told so lately; `outbox replay cancel` ends it"};
 }
 
-// One that was killed is let go when its time is over; one that runs says so before.
+// One that was killed is let go when its time is over, or it has been silent for as long, whatever
+// the database's clock does; one that runs says so before.
 Result<std::uint64_t> take_over(replay::Runs& runs, const replay::Run& wanted,
                                 const std::string& reason) {
     replay::Run run = wanted;
     const std::int64_t last_word_us = run.updated_us;
+    const auto silent_at = std::chrono::steady_clock::now() + milliseconds(replay::kRunLeaseMs);
     Progress progress;
     while (true) {
         if (run.state != "running" && run.state != "failed") {
@@ -428,16 +430,18 @@ Result<std::uint64_t> take_over(replay::Runs& runs, const replay::Run& wanted,
                              "run " + run.id + " is over: it is " + run.state +
                                  ". A new run begins with `outbox replay`"};
         }
-        if (run.lease_ms == 0) {
+        if (run.lease_ms > 0 && run.updated_us != last_word_us) {
+            progress.clear();
+            return held_by_other(run);
+        }
+        if (run.lease_ms == 0 || std::chrono::steady_clock::now() >= silent_at) {
             const auto epoch = runs.take(run, runner_name(), replay::kRunLeaseMs, reason);
             if (!epoch.ok()) return epoch.error();
             if (*epoch) return **epoch;
-        } else if (run.updated_us != last_word_us) {
-            progress.clear();
-            return held_by_other(run);
         } else {
+            const std::int64_t left_ms = std::min(run.lease_ms, replay::kRunLeaseMs);
             progress.show(run.runner + " has not ended the run; waiting " +
-                          age_text(static_cast<double>(run.lease_ms) / 1000) + " for its word");
+                          age_text(static_cast<double>(left_ms) / 1000) + " for its word");
         }
         std::this_thread::sleep_for(kTakeEvery);
         auto now = runs.find(run.id);

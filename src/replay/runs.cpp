@@ -231,7 +231,8 @@ Result<std::optional<std::uint64_t>> Runs::take(const Run& run, const std::strin
                 table_.in_ms("CAST($2 AS bigint)") + ", updated_at = " + table_.in_ms("0") +
                 " WHERE run = $3 AND route = $4 AND state IN ('running', 'failed') AND "
                 "(runner_until IS NULL OR runner_until <= " +
-                table_.in_ms("0") + ") RETURNING epoch",
+                table_.in_ms("0") + " OR runner_until > " + table_.in_ms("CAST($2 AS bigint)") +
+                ") RETURNING epoch",
             {runner, std::to_string(lease_ms), run.id, run.selection.route});
         if (!rows.ok() || rows->empty()) return rows.status();
         epoch = static_cast<std::uint64_t>(number((*rows)[0][0]));

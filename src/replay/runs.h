@@ -80,7 +80,9 @@ class Runs {
     Result<std::vector<Run>> list(std::size_t limit);
 
     /// Takes the run for `runner`, for `lease_ms`: its new epoch; none where somebody else has it,
-    /// or it is over. With `reason` it is also audited, as going on.
+    /// or it is over. Who has it for longer than that said so before the database's clock was set
+    /// back: to be asked only where they have been silent for `lease_ms` since. With `reason` it is
+    /// also audited, as going on.
     Result<std::optional<std::uint64_t>> take(const Run& run, const std::string& runner,
                                               std::int64_t lease_ms, const std::string& reason);
     /// Writes down how far the runner is and that it is alive for `lease_ms` more. The state of the

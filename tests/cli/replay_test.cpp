@@ -408,6 +408,28 @@ TEST_P(Replay, WhoIsPausedPastItsLeaseSendsNothingOnceAnotherGoesOnWithItsRun) {
     EXPECT_EQ(list()[0]["sent"], kEvents) << "and writes nothing";
 }
 
+TEST_P(Replay, ThatIsKilledGoesOnAlsoWhereTheClockWasSetBackMeanwhile) {
+    emit_many(400, 3);
+    publish();
+    Process first = start_replay({"--rate", "100/s"});
+    ASSERT_TRUE(eventually(60s, "some are written down as sent", [&] {
+        const json runs = list();
+        return !runs.empty() && runs[0]["sent"] >= 50;
+    })) << first.stderr_text();
+    first.kill(SIGKILL);
+    ASSERT_TRUE(first.wait(60s).has_value());
+    // What was written an hour ago by a clock that was an hour ahead.
+    const std::string hour = kind() == kSqlite ? " + 3600000000" : " + interval '1 hour'";
+    exec("UPDATE outbox_replays SET runner_until = runner_until" + hour +
+         ", updated_at = updated_at" + hour);
+    const std::string run = list()[0]["run"];
+    std::vector<std::string> again = words({run, "--to", box()}, "resume");
+    again.insert(again.begin(), OUTBOX_BINARY);
+    Process next({.command = again, .working_folder = outbox_.file("")});
+    EXPECT_EQ(next.wait(60s), (ExitStatus{0, 0})) << next.stderr_text();
+    EXPECT_EQ(list()[0]["sent"], 400);
+}
+
 TEST_P(Replay, ToLookForRunsMakesNoTableOfThem) {
     emit(1);
     publish();

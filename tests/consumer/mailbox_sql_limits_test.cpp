@@ -96,6 +96,21 @@ TEST_F(MailboxSql, EachFailureMakesTheWaitTwiceAsLong) {
     }
 }
 
+// No failure makes a wait of more than a minute: it was stored before the clock was set back.
+TEST_F(MailboxSql, AWaitIsOfAMinuteAtMostWhereTheClockWasSetBack) {
+    arrive("bad", "k");
+    fail("bad");
+    Pg member(url_);
+    for (const auto& [wait, given] : {std::pair{"59 s", 0U}, std::pair{"1 hour", 1U}}) {
+        db_->exec(std::string("UPDATE outbox_mailbox_tries SET not_before = clock_timestamp() + "
+                              "interval '") +
+                  wait + "'");
+        member.exec("BEGIN");
+        EXPECT_EQ(take(member).size(), given) << wait;
+        member.exec("ROLLBACK");
+    }
+}
+
 TEST_F(MailboxSql, AFailureThatNamesNothingIsRefused) {
     arrive("a", "k");
     for (const char* arguments :

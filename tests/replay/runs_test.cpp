@@ -122,6 +122,16 @@ TEST_P(RunsOfReplay, OneThatWasKilledIsTakenOverOnceItsLeaseIsOverAndNotBefore) 
     EXPECT_EQ(*killed.runs->take(run_, "host-a:1", kLongMs, {}), std::nullopt);
 }
 
+TEST_P(RunsOfReplay, OneWhoseLeaseIsLongerThanAnyWasLeftBeforeTheClockWasSetBack) {
+    Member killed = member();
+    Member next = member();
+    ASSERT_TRUE(*killed.runs->take(run_, "host-a:1", kLongMs, {}));
+    exec(std::string("UPDATE outbox_replays SET runner_until = ") +
+         (on_sqlite() ? "runner_until + 3600000000" : "runner_until + interval '1 hour'"));
+    EXPECT_TRUE(*next.runs->take(run_, "host-b:2", kLongMs, {}));
+    EXPECT_EQ(*killed.runs->take(run_, "host-a:1", kLongMs, {}), std::nullopt);
+}
+
 TEST_P(RunsOfReplay, OneThatWasTakenOverIsWrittenByItsNewRunnerAlone) {
     Member paused = member();
     Member next = member();

@@ -258,7 +258,7 @@ void Pipeline::collect(std::int64_t now_us) {
     }
     tell_recorded(now_us);
     deps_.sink.poll(wait, completions_);
-    if (now_us >= next_report_us_) report(now_us);
+    if (now_us >= next_report_us_) report(now_us, false);
     if (completions_.empty()) return;
     const std::int64_t wall_us = deps_.clock.wall_us();
     for (const std::uint64_t token : completions_.acknowledged) {
@@ -307,10 +307,11 @@ void Pipeline::tell_unsent(core::SlotId slot, const ErrorInfo& error) {
     tell_span(slot, turn_us_, &error);
 }
 
-void Pipeline::report(std::int64_t now_us) {
+void Pipeline::report(std::int64_t now_us, bool last) {
     constexpr std::int64_t kEveryUs = 1'000'000;
     next_report_us_ = now_us + kEveryUs;
     spi::SinkReport told;
+    told.last = last;
     deps_.sink.report(told);
     for (spi::SinkReport::Note& note : told.notes) {
         const auto level = note.level == spi::SinkReport::Level::kError     ? Note::Level::kError

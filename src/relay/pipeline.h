@@ -58,6 +58,9 @@ class Pipeline {
     void drain() { draining_.store(true, std::memory_order_relaxed); }
     [[nodiscard]] bool drained() const { return flow_.lanes.in_flight() == 0; }
 
+    /// After the last step: what the sink still has to tell.
+    void report_last() { report(deps_.clock.boot_us(), true); }
+
   private:
     // The record of the event in a slot, so that sending it again costs no memory.
     struct Encoded {
@@ -80,7 +83,7 @@ class Pipeline {
     void tell_recorded(std::int64_t now_us);
     void tell_span(core::SlotId slot, std::int64_t wall_us, const ErrorInfo* error = nullptr);
     void tell_unsent(core::SlotId slot, const ErrorInfo& error);
-    void report(std::int64_t now_us);
+    void report(std::int64_t now_us, bool last);
     [[nodiscard]] bool is_under_way(std::uint64_t token);
     [[nodiscard]] bool may_go_on(std::int64_t now_us) const;
     [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;

@@ -178,12 +178,13 @@ void Term::run_route(std::size_t route) {
     while (true) {
         if (Status status = pipeline.step(); !status.ok()) {
             end(status);
-            return;
+            break;
         }
         if (!draining_.load(std::memory_order_acquire)) continue;
         const bool late = deps_.clock.boot_us() >= drain_until_us_.load(std::memory_order_relaxed);
-        if (pipeline.drained() || late) return;
+        if (pipeline.drained() || late) break;
     }
+    pipeline.report_last();
 }
 
 bool Term::late() const {

@@ -155,6 +155,7 @@ class Work {
         // What stopped the route is known, and its last outcomes come with one turn.
         while (pipeline_.step().ok() && !pipeline_.drained() && deps_.clock.boot_us() < until_us) {
         }
+        pipeline_.report_last();
         take_outcomes();
         return record(deps_.clock.boot_us());
     }

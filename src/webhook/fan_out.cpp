@@ -200,12 +200,12 @@ void FanOut::count_missed() {
     }
 }
 
-std::vector<Remark> FanOut::take_remarks() {
+std::vector<Remark> FanOut::take_remarks(bool last) {
     std::vector<Remark> remarks;
     const std::int64_t now_us = clock_.boot_us();
     for (Subscriber& one : subscribers_) {
         Queue& queue = one.queue;
-        if (queue.untold == 0 || now_us < queue.quiet_until_us) continue;
+        if (queue.untold == 0 || (!last && now_us < queue.quiet_until_us)) continue;
         queue.quiet_until_us = now_us + kQuietUs;
         remarks.push_back({Remark::Level::kError,
                            "webhook_queue_full",

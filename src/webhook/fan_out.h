@@ -43,8 +43,9 @@ class FanOut final : public mailbox::Client {
     void count_missed();
     /// Events that an endpoint will not get, by this process.
     [[nodiscard]] std::int64_t missed_total() const { return missed_total_; }
-    /// Whose queue is full, and how many it missed since the last line of it.
-    [[nodiscard]] std::vector<Remark> take_remarks();
+    /// Whose queue is full, and how many it missed since the last line of it: one line in
+    /// `kQuietUs`, or the `last` one.
+    [[nodiscard]] std::vector<Remark> take_remarks(bool last = false);
 
   private:
     // What this process knows of an endpoint's.

@@ -1443,6 +1443,15 @@ TEST_P(DispatcherTest, WhatAFullQueueMissesIsCountedOnceByWhoWrites) {
     EXPECT_EQ(rig.sum_said("webhook_queue_full", "missed"), 130);
     EXPECT_LE(rig.times_said("webhook_queue_full"), 4U);
     EXPECT_EQ(leads.times_said("webhook_queue_full"), 0U);
+    // At the end nothing waits for the next line.
+    rig.fill("full", webhook::kMaxQueuePerEndpoint);
+    ASSERT_EQ(rig.write(keyed(130, 140, 1)), "");
+    EXPECT_EQ(rig.fan_out().take_remarks().size(), 1U);
+    ASSERT_EQ(rig.write(keyed(140, 147, 1)), "");
+    EXPECT_THAT(rig.fan_out().take_remarks(), testing::IsEmpty());
+    const auto told = rig.fan_out().take_remarks(true);
+    ASSERT_EQ(told.size(), 1U);
+    EXPECT_EQ(told[0].fields[1], std::pair(std::string("missed"), std::string("7")));
 }
 
 // Its rows go with it, and what it missed is nobody's.

@@ -121,6 +121,7 @@ struct SinkReport {
         std::string what;  ///< A stable name.
         std::vector<std::pair<std::string, std::string>> fields;
     };
+    bool last = false;        ///< Nobody asks again: what was kept for a later note is told now.
     std::vector<Note> notes;  ///< Since the last time.
     /// Values of metrics by their names, which are few and always the same.
     std::vector<std::pair<std::string_view, std::int64_t>> figures;
@@ -168,7 +169,8 @@ class Sink {
     /// have until this is called; the recording goes on meanwhile.
     virtual void all_recorded() {}
 
-    /// What it does on its own behind what it has acknowledged. Asked about once a second.
+    /// What it does on its own behind what it has acknowledged. Asked about once a second, and at
+    /// the end.
     virtual void report(SinkReport& /*out*/) {}
 };
 

@@ -57,7 +57,7 @@ class WebhookSink final : public spi::Sink {
     void report(spi::SinkReport& out) override {
         auto told = dispatcher_.take_remarks();
         fan_out_->count_missed();
-        auto missed = fan_out_->take_remarks();
+        auto missed = fan_out_->take_remarks(out.last);
         for (auto* remarks : {&told, &missed}) {
             for (Remark& remark : *remarks) {
                 out.notes.push_back(

@@ -5,7 +5,9 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
+#include <string_view>
 
 #include "core/base64.h"
 #include "tests/brokers/relay_suite.h"
@@ -137,6 +139,36 @@ TEST_F(WebhookRelay, AnEndpointThatIsDownAndBackUnderLoadGetsAllInOrderAndDelays
     const std::string log = relay.stderr_text();
     EXPECT_NE(log.find("webhook_failing"), std::string::npos) << log;
     EXPECT_NE(log.find("webhook_recovered"), std::string::npos) << log;
+}
+
+// Also what it missed since the last line, of which there is one a minute.
+TEST_F(WebhookRelay, AsItEndsItsLogHasAllThatAFullQueueMissed) {
+    const Receiver receiver({});
+    add("full", at(receiver, "/full"));
+    Sqlite(path_).exec("UPDATE outbox_webhook_endpoints SET state = 'disabled'");
+    Sqlite(path_).exec(
+        "WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < " +
+        std::to_string(webhook::kMaxQueuePerEndpoint) +
+        ") INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, event_type, key, headers, "
+        "payload, occurred_at) SELECT 'full', 'p' || n, 'x', NULL, NULL, '{}', 0 FROM g");
+    Process relay = outbox_.start_relay(arguments(to_));
+    const auto lines = [&] {
+        std::vector<int> missed;
+        const std::string log = relay.stderr_text();
+        constexpr std::string_view kField = " missed=";
+        for (auto at = log.find(kField); at != std::string::npos; at = log.find(kField, at + 1)) {
+            missed.push_back(std::stoi(log.substr(at + kField.size())));
+        }
+        return missed;
+    };
+    write("", 30);
+    ASSERT_TRUE(eventually(60s, "it says so", [&] { return !lines().empty(); }));
+    write("", 40, 30);
+    ASSERT_TRUE(eventually(60s, "all is published", [&] { return left() == 0; }));
+    EXPECT_LT(lines()[0], 70);
+    EXPECT_EQ(relay.stop().code, 0);
+    const auto told = lines();
+    EXPECT_EQ(std::accumulate(told.begin(), told.end(), 0), 70) << relay.stderr_text();
 }
 
 TEST_F(WebhookRelay, ThatHangGoneAndWellEndpointsMeetInOneRelay) {

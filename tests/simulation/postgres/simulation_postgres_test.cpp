@@ -74,7 +74,9 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
         static_cast<unsigned long long>(count), all.events, all.repeats, all.dead,
         static_cast<unsigned long long>(all.epochs), all.connections, all.statements, all.blocked);
     for (const auto& [what, times] : all.happened) std::printf("%6zu x %s\n", times, what.c_str());
-    if (one || goes_on || count < kShortSeeds) return;
+    if (one || goes_on || count < kShortSeeds || std::getenv("OUTBOX_SIMULATION_KIND") != nullptr) {
+        return;
+    }
     // Were a kind of history to stop happening, the checkers would have nothing to see.
     EXPECT_GT(all.events, count * 50);
     EXPECT_GT(all.repeats, 0U);

@@ -239,7 +239,12 @@ void SimSink::Session::fail(std::size_t index, ErrorInfo info, bool suspect, boo
 }
 
 void SimSink::Session::fail_all(const ErrorInfo& info) {
-    while (!queue.empty()) fail(0, info);
+    while (!queue.empty()) {
+        // A tenant that is paused by then leaves the window.
+        const Position position = queue.front().position;
+        if (judge.latency_us(route, position) == kNever) judge.not_accepted(number, position);
+        fail(0, info);
+    }
 }
 
 void SimSink::Session::answer(const Handed& handed, std::optional<spi::FailedRecord> failure) {

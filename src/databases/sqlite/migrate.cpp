@@ -5,6 +5,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <unistd.h>
 
 #include <outbox/producer/migrate.h>
@@ -23,6 +24,7 @@ namespace outbox::producer {
 namespace {
 
 constexpr const char* kWriteAheadLog = "PRAGMA journal_mode = WAL;\n";
+constexpr std::chrono::milliseconds kLookEvery{10};  // whether another run is through
 
 constexpr const char* kNowMicroseconds =
     "CAST((julianday('now') - 2440587.5) * 86400000000 AS integer)";
@@ -183,7 +185,9 @@ constexpr std::array kWaiting{
 class SqliteTarget final : public MigrationTarget {
   public:
     SqliteTarget(const std::string& path, const MigrateOptions& options)
-        : where_("Database " + path), doing_("migrating " + where_) {
+        : where_("Database " + path),
+          doing_("migrating " + where_),
+          patience_(options.connect_timeout) {
         if (options.side != MigrationSide::kConsumer) {
             max_payload_bytes_ = options.max_payload_bytes;
         }
@@ -296,11 +300,26 @@ class SqliteTarget final : public MigrationTarget {
     }
     void commit() override { execute("COMMIT"); }
     void finish() override {
-        execute(kWriteAheadLog);
+        write_ahead();
         if (max_payload_bytes_) change_payload_limit(*max_payload_bytes_);
     }
 
   private:
+    // Where another run is at the same SQLite refuses it at once, whatever its busy timeout.
+    void write_ahead() {
+        const auto until = std::chrono::steady_clock::now() + patience_;
+        while (true) {
+            try {
+                return execute(kWriteAheadLog);
+            } catch (const Error& error) {
+                if (error.code() != ErrorCode::kConflict ||
+                    std::chrono::steady_clock::now() >= until) {
+                    throw;
+                }
+            }
+            std::this_thread::sleep_for(kLookEvery);
+        }
+    }
     void change_payload_limit(std::int64_t bytes) {
         execute("BEGIN IMMEDIATE");
         auto version = prepare("PRAGMA schema_version");
@@ -328,6 +347,7 @@ class SqliteTarget final : public MigrationTarget {
     std::unique_ptr<sqlite::Database> database_;
     std::string where_;
     std::string doing_;
+    std::chrono::milliseconds patience_;
     std::optional<std::int64_t> max_payload_bytes_;
 };
 

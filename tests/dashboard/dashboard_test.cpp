@@ -378,7 +378,7 @@ TEST_P(Dashboard, WhatIsNotMeantWhollyChangesNothing) {
     let_a_relay_run();
     add_letters(3);
     Process running = start();
-    const auto refused = [&](const json& change, json what, int status) {
+    const auto refused = [&](const json& change, const json& what, int status) {
         json body = retry_all(3);
         body.erase("all");
         body.update(change);

@@ -235,7 +235,7 @@ TEST_P(TenantsAtRandom, PausedAndResumedAgainAndAgainNothingIsLostAndNothingOver
     std::mt19937 random(GetParam());
     const auto one_of = [&](unsigned many) { return static_cast<int>(random() % many); };
     options_.max_unrecorded = 40;
-    options_.batch_size = static_cast<std::size_t>(1 + one_of(20));
+    options_.batch_size = 1 + static_cast<std::size_t>(one_of(20));
     options_.tenant_share = one_of(2) == 0 ? 100 : 10;
     options_.tenant_rate = one_of(3) == 0 ? 500 : 0;
     if (one_of(3) == 0) options_.max_in_flight_bytes = 400;
@@ -252,7 +252,7 @@ TEST_P(TenantsAtRandom, PausedAndResumedAgainAndAgainNothingIsLostAndNothingOver
             const std::string of_key = tenant + "/" + key;
             destination_->fail(of_key + "/" + std::to_string(written_[of_key]),
                                {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"},
-                               static_cast<std::size_t>(1 + one_of(2)));
+                               1 + static_cast<std::size_t>(one_of(2)));
         }
         if (one_of(5) == 0) destination_->set_down(one_of(2) == 0);
         if (one_of(3) == 0) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <gmock/gmock.h>
 #include <mutex>
 #include <thread>
 #include <utility>

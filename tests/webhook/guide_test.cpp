@@ -16,8 +16,6 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
 
 std::vector<std::string> examples(const std::string& language) {
     std::istringstream lines(read_file(GUIDE_PAGE));

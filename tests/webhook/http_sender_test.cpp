@@ -28,8 +28,6 @@ using namespace std::chrono_literals;
 using namespace webhook;
 using nlohmann::json;
 using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;

@@ -44,9 +44,7 @@ TEST(WebhookRetryAfter, WhatIsNeitherSaysNothing) {
           "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 31 Feb 1994 08:49:37 GMT",
           "Sun, 06 Nov 1994 24:49:37 GMT", "Sun, 06 Nov 1994 08:60:37 GMT",
           "Sun, 00 Nov 1994 08:49:37 GMT", "Xyz, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov",
-          "Sun, 06 Nov 1994 08:49:37 GMT "
-          "x",
-          "Sun Nov 06 08:50:37 1994 GMT"}) {
+          "Sun, 06 Nov 1994 08:49:37 GMT x", "Sun Nov 06 08:50:37 1994 GMT"}) {
         EXPECT_EQ(parse_retry_after(value, kNow), std::nullopt) << value;
     }
 }

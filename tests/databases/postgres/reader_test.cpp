@@ -20,6 +20,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
+postgres::PostgresSourceConfig polling(const std::string& url) {
+    postgres::PostgresSourceConfig config;
+    config.url = url;
+    config.mode = postgres::Mode::kPolling;
+    return config;
+}
+
 class NativeTable : public testing::Test {
   protected:
     void SetUp() override { make(PayloadType::kJsonb); }
@@ -30,12 +37,7 @@ class NativeTable : public testing::Test {
         migrate(url_, options);
     }
 
-    postgres::PostgresSourceConfig config() const {
-        postgres::PostgresSourceConfig config;
-        config.url = url_;
-        config.mode = postgres::Mode::kPolling;
-        return config;
-    }
+    postgres::PostgresSourceConfig config() const { return polling(url_); }
 
     std::string url_ = shared_postgres().create_database();
     Pg pg_{url_};
@@ -207,12 +209,7 @@ class PassedOver : public testing::TestWithParam<TableLayoutKind> {
         for (const spi::EventView& event : batch.events()) out.events.push_back(event.position);
         return out;
     }
-    postgres::PostgresSourceConfig config() const {
-        postgres::PostgresSourceConfig config;
-        config.url = url_;
-        config.mode = postgres::Mode::kPolling;
-        return config;
-    }
+    postgres::PostgresSourceConfig config() const { return polling(url_); }
 
     std::string url_ = shared_postgres().create_database();
     Pg pg_{url_};

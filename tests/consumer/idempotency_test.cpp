@@ -257,6 +257,23 @@ TEST_P(IdempotencyKey, ALeaseThatRanOutIsTakenOverAndItsFirstOwnerIsRefused) {
     EXPECT_EQ(work(*db_, request()).body, R"({"id":"o-2"})");
 }
 
+// What the first one did under the key is unknown: no other request may be its second attempt.
+TEST_P(IdempotencyKey, ALeaseThatRanOutIsNotTakenOverByAnotherRequest) {
+    ClaimOptions leased;
+    leased.lease_ms = 60'000;
+    db_->begin();
+    db_->claim(request(), leased);
+    db_->exec("COMMIT");
+    const std::string past = GetParam() == Backend::kPostgres ? "'-infinity'" : "1";
+    db_->exec("UPDATE outbox_idempotency SET lease_until = " + past);
+    const auto other = work(*db_, request("key-1", R"({"amount":2})"), leased);
+    EXPECT_EQ(other.what, What::kOtherRequest);
+    EXPECT_EQ(other.status, 422);
+    EXPECT_EQ(effects(), "0");
+    EXPECT_EQ(work(*db_, request(), leased).status, 201);
+    EXPECT_EQ(effects(), "1");
+}
+
 TEST_P(IdempotencyKey, ALeaseLongerThanTheRetentionKeepsItsKey) {
     ClaimOptions leased;
     leased.lease_ms = 3'600'000;

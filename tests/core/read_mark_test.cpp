@@ -172,6 +172,28 @@ TEST(ReadMark, ManyGenerationsUnderOneLongWriterStayBoundedAndSafe) {
     EXPECT_EQ(read(mark, {}).size(), 500U);
 }
 
+// Each writer begins behind a hole that is there, and none ends: no two generations wait for the
+// same ones, and there are more than are kept apart.
+TEST(ReadMark, HolesOfGenerationsThatWereMergedWaitForTheWritersOfAllOfThem) {
+    constexpr int kWriters = 100;
+    ReadMark mark;
+    std::vector<Writer> writers;
+    for (int i = 1; i <= kWriters; ++i) {
+        ASSERT_TRUE(read(mark, {2 * i}).empty());
+        writers.push_back({"3/" + std::to_string(i), false});
+        mark.writers_now(writers);
+    }
+    const Writer newest = writers.back();
+    mark.writers_now({{newest}});
+    const Ranges closed = read(mark, {});
+    EXPECT_GE(closed.size(), 60U) << "most waited for none that is still there";
+    EXPECT_TRUE(std::none_of(closed.begin(), closed.end(), [](const PositionRange& range) {
+        return range.last == 2 * kWriters - 1;
+    })) << "it may be the newest writer's";
+    mark.writers_now({});
+    EXPECT_EQ(read(mark, {}).size() + closed.size(), kWriters);
+}
+
 // The first of two long writers commits more than one read returns: looks at the other one prove
 // nothing of what no read has come to yet.
 TEST(ReadMark, WhatNoReadHasCoveredSinceAWriterEndedIsLookedAt) {

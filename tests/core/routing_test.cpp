@@ -60,6 +60,17 @@ TEST(TopicRule, FillsTheTemplate) {
     EXPECT_EQ(topic_of("plain", event), "plain");
 }
 
+TEST(TopicRule, FieldsWhoseValuesReadTheSameTogetherMakeTopicsOfTheirOwn) {
+    auto rule = TopicRule::make("{aggregate_type}.{event_type}", {}, "fallback").value_or_throw();
+    spi::EventBatch batch;
+    spi::EventView event;
+    for (const auto& [aggregate, type] : {std::pair{"ab", "c"}, {"a", "bc"}, {"ab", "c"}}) {
+        event.aggregate_type = aggregate;
+        event.event_type = type;
+        EXPECT_EQ(rule.topic(event, batch).value_or_throw(), std::string(aggregate) + "." + type);
+    }
+}
+
 TEST(TopicRule, AKeyMakesATopicForEachOfItsValues) {
     spi::EventView event = order_created();
     event.key = "k-1";

@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "script" / 
 import mutants  # noqa: E402
 
 NAME = re.compile(r"`((?:\w+::)*[A-Za-z_]\w*)`")
+PLACE = re.compile(r"`(\w+(?:/\w+)+)`")
 
 
 def stands(name, sources):
@@ -37,6 +38,9 @@ def main():
     sources = [path.read_text() for folder in ("src", "include", "apps", "script", "clients")
                for path in sorted((root / folder).rglob("*"))
                if path.suffix in (".cpp", ".h", ".sql", ".py", "") and path.is_file()]
+    # Folders, and files without what follows their last dot.
+    places = {str(path.relative_to(root).with_suffix("")) for folder in ("src", "include", "apps", "script", "clients")
+              for path in (root / folder).rglob("*")}
     table = (root / "docs/guarantees.md").read_text().partition("\n## Guards\n")[2].partition("\n## ")[0]
     found, wrong = 0, []
     for line in table.splitlines():
@@ -47,6 +51,10 @@ def main():
             found += 1
             if not stands(name, sources):
                 wrong.append(f"docs/guarantees.md: no {name}, where it says that {cells[1].strip()}")
+        for place in PLACE.findall(cells[2]):
+            found += 1
+            if not any(f"/{known}/".endswith(f"/{place}/") for known in places):
+                wrong.append(f"docs/guarantees.md: no {place}, where it says that {cells[1].strip()}")
     if not found:
         sys.exit("docs/guarantees.md names no guard")
     print("\n".join(wrong))

@@ -9,6 +9,7 @@
 #include <outbox/producer/emit.h>
 
 #include "core/utf8.h"
+#include "producer/ascending_time.h"
 
 namespace outbox {
 namespace {
@@ -23,6 +24,16 @@ TEST(EventId, IsAVersion7UuidOfTheCurrentTime) {
     const auto time = std::stoll(id.substr(0, 8) + id.substr(9, 4), nullptr, 16);
     EXPECT_GE(time, now);
     EXPECT_LT(time, now + 60'000);
+}
+
+TEST(EventId, TimesAscendAlsoWhereTheClockIsSetBack) {
+    using namespace std::chrono_literals;
+    AscendingTime times;
+    const std::uint64_t first = times.next(1h);
+    EXPECT_EQ(first, 3'600'000U * AscendingTime::kFractionSteps);
+    EXPECT_EQ(times.next(1h), first + 1) << "it stands still";
+    EXPECT_EQ(times.next(30min), first + 2) << "it is set back";
+    EXPECT_EQ(times.next(1h + 500us), first + AscendingTime::kFractionSteps / 2);
 }
 
 TEST(EventId, AscendsWithinAProcessOnEveryThread) {

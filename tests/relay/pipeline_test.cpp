@@ -150,7 +150,7 @@ class PipelineTest : public testing::Test {
         if (unsafe_to_fetch_) reader_ = std::make_unique<UnsafeReader>(std::move(reader_));
         pipeline_ = std::make_unique<Pipeline>(
             Pipeline::Deps{*reader_, sink, queue_, lease_, clock_, stats_, notify_, full_}, 0,
-            routes_, options_, Pipeline::Inheritance{}, 1);
+            routes_, options_, inheritance_, 1);
     }
 
     // Turns of a second each, as if the recorder answered at once, or not at all.
@@ -215,6 +215,7 @@ class PipelineTest : public testing::Test {
     std::size_t dead_ = 0;
     std::string destination_met_;
     bool unsafe_to_fetch_ = false;
+    Pipeline::Inheritance inheritance_;
     std::size_t max_unrecorded_ = 100;
     std::int64_t poll_idle_ms_ = 1;
 };
@@ -513,6 +514,44 @@ TEST_F(PipelineTest, NothingOfABlockedKeyPassesItsDeadEventOnAnotherTopic) {
     step(50);
     EXPECT_EQ(dead_, 1U);
     EXPECT_EQ(arrived(), "3 ");
+}
+
+TEST_F(PipelineTest, AKeyThatADeadLetterBlockedBeforeTheStartIsBlockedFromTheFirstTurn) {
+    table_.insert("1", "k");
+    table_.insert("2", "other");
+    inheritance_.dead_keys = {{"", "k"}};
+    MemorySink sink(destination_, {});
+    open(sink, OnDeadLetter::kBlockKey);
+    step(20);
+    EXPECT_EQ(arrived(), "2 ");
+    Feedback mended;
+    mended.look = queue_.begin_look();
+    mended.dead_keys.emplace();
+    queue_.answer(0, std::move(mended));
+    step(20);
+    EXPECT_EQ(arrived(), "2 1 ");
+}
+
+TEST_F(PipelineTest, ALookThatBeganBeforeADeadLetterWasWrittenDoesNotUnblockItsKey) {
+    table_.insert("1", "k");
+    table_.insert("2", "k");
+    destination_->fail("1", {ErrorCode::kRecordRefused, Advice::kDeadLetter, {}, "never"}, 100);
+    MemorySink sink(destination_, {});
+    open(sink, OnDeadLetter::kBlockKey);
+    Feedback before;
+    before.look = queue_.begin_look();
+    before.dead_keys.emplace();
+    step(50);
+    ASSERT_EQ(dead_, 1U);
+    queue_.answer(0, std::move(before));
+    step(20);
+    EXPECT_EQ(arrived(), "");
+    Feedback after;
+    after.look = queue_.begin_look();
+    after.dead_keys.emplace();  // it was discarded
+    queue_.answer(0, std::move(after));
+    step(20);
+    EXPECT_EQ(arrived(), "2 ");
 }
 
 TEST_F(PipelineTest, AnEventWhoseTopicIsMissingWaitsWithItsKeyAndCountsNoAttempt) {

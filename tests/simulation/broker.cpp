@@ -242,7 +242,7 @@ void SimSink::Session::fail_all(const ErrorInfo& info) {
     while (!queue.empty()) {
         // A tenant that is paused by then leaves the window.
         const Position position = queue.front().position;
-        if (judge.latency_us(route, position) == kNever) judge.not_accepted(number, position);
+        if (!judge.is_accepted(route, position)) judge.not_accepted(number, position);
         fail(0, info);
     }
 }

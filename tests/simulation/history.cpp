@@ -74,7 +74,7 @@ Verdict History::run() {
     verdict.streamed = judge_.streamed;
     verdict.epochs = database_.epoch();
     verdict.ended_us = world_.now_us();
-    verdict.worst_latency_us = worst_latency_us();
+    verdict.worst_latency_us = judge_.worst_latency_us();
     verdict.fingerprint = world_.fingerprint();
     world_.end();
     return verdict;
@@ -231,24 +231,6 @@ void History::hurt_a_relay(Random& random) {
             world_.trace("relay " + std::to_string(relay.number()) + " is asked to stop");
             relay.stop();
     }
-}
-
-std::int64_t History::worst_latency_us() const {
-    std::set<std::string> hurt;
-    for (const auto& [position, event] : judge_.all()) {
-        if (event.trouble != Trouble::kNone) hurt.insert(event.key);
-    }
-    std::int64_t worst = 0;
-    for (const auto& [position, event] : judge_.all()) {
-        if (event.trouble != Trouble::kNone || event.heartbeat) continue;
-        if (!event.key.empty() && hurt.contains(event.key)) continue;
-        for (int route = 0; route < settings_.routes; ++route) {
-            if (judge_.wants(route, event)) {
-                worst = std::max(worst, judge_.latency_us(route, position));
-            }
-        }
-    }
-    return worst;
 }
 
 }  // namespace outbox::simulation

@@ -38,7 +38,6 @@ class History {
     void hurt_a_relay(Random& random);
     void operate();
     void keep_busy();
-    [[nodiscard]] std::int64_t worst_latency_us() const;
     void start_relay();
 
     Settings settings_;

@@ -59,6 +59,7 @@ void Judge::committed(const SimEvent& event) {
 }
 
 void Judge::withdrawn(Position position) {
+    letter_gone(position);
     for (int route = 0; route < settings_.routes; ++route) {
         const SimEvent& event = events_.at(position);
         if (wants(route, event) || (route == 0 && event.type == "none")) settled(route, position);
@@ -106,8 +107,7 @@ void Judge::published(int relay, int session, int route, Position position) {
     sent.route = route;
     sent.positions.insert(position);
     // What waits behind a dead letter that blocks its key is not counted.
-    const bool blocks = settings_.block_key && route + 1 == settings_.routes;
-    if (!blocks && sent.positions.size() > settings_.options.max_unrecorded) {
+    if (!blocks_keys(route) && sent.positions.size() > settings_.options.max_unrecorded) {
         violation("more than max_unrecorded events sent and not recorded: " +
                   std::to_string(sent.positions.size()));
     }
@@ -131,7 +131,11 @@ void Judge::accepted(int route, Position position) {
     if (must_die(*event) && !mended_.contains(position)) {
         violation(name(route, position) + " was accepted though it cannot be");
     }
-    if (!dead_.contains({route, position})) check_order(route, *event);
+    blocking_.erase({route, position});
+    if (!dead_.contains({route, position})) {
+        check_order(route, *event);
+        check_blocked(route, *event);
+    }
     accepted_us_[{route, position}] = world_.now_us();
     settled(route, position);
 }
@@ -148,6 +152,23 @@ void Judge::check_order(int route, const SimEvent& event) {
             return;
         }
     }
+}
+
+// A dead letter that blocks its key is passed by nothing of the key.
+void Judge::check_blocked(int route, const SimEvent& event) {
+    if (!blocks_keys(route) || event.key.empty()) return;
+    for (const Position position : by_key_[event.key]) {
+        if (position >= event.position) return;
+        if (blocking_.contains({route, position})) {
+            violation(name(route, event.position) + " passed the dead letter of " +
+                      std::to_string(position) + ", which blocks its key " + event.key);
+            return;
+        }
+    }
+}
+
+void Judge::letter_gone(Position position) {
+    for (int route = 0; route < settings_.routes; ++route) blocking_.erase({route, position});
 }
 
 void Judge::settled(int route, Position position) {
@@ -177,6 +198,7 @@ void Judge::check_dead(const spi::DeadLetter& letter) {
         violation(name(route, number) + " has more attempts than failures");
     }
     dead_.insert({route, number});
+    if (blocks_keys(route) && wants(route, *event)) blocking_.insert({route, number});
     settled(route, number);
 }
 
@@ -223,9 +245,44 @@ void Judge::removed(Position position) {
     }
 }
 
-std::int64_t Judge::latency_us(int route, Position position) const {
-    const auto it = accepted_us_.find({route, position});
-    return it == accepted_us_.end() ? kNever : it->second - committed_us_.at(position);
+std::int64_t Judge::worst_latency_us() const {
+    std::set<std::string> hurt;
+    for (const auto& [position, event] : events_) {
+        if (event.trouble != Trouble::kNone) hurt.insert(event.key);
+    }
+    std::int64_t worst_us = 0;
+    for (const auto& [settled, accepted_us] : accepted_us_) {
+        const SimEvent& event = events_.at(settled.second);
+        if (event.trouble != Trouble::kNone || event.heartbeat ||
+            ever_paused_.contains(event.tenant) ||
+            (!event.key.empty() && hurt.contains(event.key))) {
+            continue;
+        }
+        const std::int64_t waited_us = accepted_us - committed_us_.at(settled.second);
+        worst_us = std::max(worst_us, waited_us);
+    }
+    return worst_us;
+}
+
+// Where no process, destination or database was away, and there is room for what waits, an event
+// that fails delays nothing but its own key. A term may have to begin anew, and a record without
+// an answer is the route's until it fails.
+void Judge::check_latency() {
+    if (settings_.kills || settings_.pauses || settings_.outages || settings_.database_outages ||
+        settings_.promotions) {
+        return;
+    }
+    const relay::RelayOptions& options = settings_.options;
+    constexpr std::size_t kRoom = 1'000;
+    if (options.max_waiting < kRoom || options.max_in_flight_bytes < kRoom * kRoom) return;
+    const std::int64_t most_us =
+        (options.lease_ttl_ms + options.retry.max_ms * options.retry.max_attempts) * kMs +
+        2 * kSecond;
+    if (const std::int64_t worst_us = worst_latency_us(); worst_us > most_us) {
+        violation("an event with nothing wrong in its key waited for " +
+                  std::to_string(worst_us / kMs) + " ms, with a limit of " +
+                  std::to_string(most_us / kMs));
+    }
 }
 
 void Judge::finish() {
@@ -238,6 +295,7 @@ void Judge::finish() {
             }
         }
     }
+    check_latency();
 }
 
 }  // namespace outbox::simulation

@@ -63,6 +63,9 @@ class Judge {
     void published(int relay, int session, int route, Position position);
     void not_accepted(int session, Position position);
     void accepted(int route, Position position);
+    [[nodiscard]] bool is_accepted(int route, Position position) const {
+        return accepted_us_.contains({route, position});
+    }
     /// `finished` is the batch's, by the numbers of events.
     void recorded(const spi::RecordBatch& batch, std::span<const spi::Finished> finished,
                   std::span<const std::string> routes);
@@ -87,8 +90,13 @@ class Judge {
     void added(int route) { retired_.erase(route); }
     [[nodiscard]] bool is_retired(int route) const { return retired_.contains(route); }
     /// Of which tenants a relay has known since its term began that nothing is to be sent.
-    void paused(int relay, std::set<std::string> tenants) { paused_[relay] = std::move(tenants); }
+    void paused(int relay, std::set<std::string> tenants) {
+        ever_paused_.insert(tenants.begin(), tenants.end());
+        paused_[relay] = std::move(tenants);
+    }
     [[nodiscard]] const std::set<std::string>& paused(int relay) { return paused_[relay]; }
+    /// The letter blocks its key no longer, or may not.
+    void letter_gone(Position position);
     /// What was wrong with the event is no longer.
     void mended(Position position) { mended_.insert(position); }
     [[nodiscard]] bool is_mended(Position position) const { return mended_.contains(position); }
@@ -103,14 +111,15 @@ class Judge {
     void violation(const std::string& what);
 
     [[nodiscard]] bool all_settled() const { return unsettled_ == 0; }
-    /// Checks that nothing is lost; names what is.
+    /// Checks that nothing is lost, and that nothing was late whose key had nothing wrong with it;
+    /// names what is.
     void finish();
+    /// From commit to acceptance, of events of keys with nothing wrong and of tenants never paused.
+    [[nodiscard]] std::int64_t worst_latency_us() const;
     [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
     [[nodiscard]] std::size_t events() const { return events_.size(); }
     [[nodiscard]] std::size_t repeats() const { return repeats_; }
     [[nodiscard]] std::size_t dead() const { return dead_.size(); }
-    /// From commit to first acceptance.
-    [[nodiscard]] std::int64_t latency_us(int route, Position position) const;
     [[nodiscard]] const std::map<Position, SimEvent>& all() const { return events_; }
 
   private:
@@ -118,6 +127,11 @@ class Judge {
     void settled(int route, Position position);
     void check_order(int route, const SimEvent& event);
     void check_dead(const spi::DeadLetter& letter);
+    void check_blocked(int route, const SimEvent& event);
+    void check_latency();
+    [[nodiscard]] bool blocks_keys(int route) const {
+        return settings_.block_key && route + 1 == settings_.routes;
+    }
 
     World& world_;
     const Settings& settings_;
@@ -126,6 +140,7 @@ class Judge {
     std::map<std::string, std::vector<Position>> by_key_;
     std::map<RouteEvent, std::int64_t> accepted_us_;  // the first time
     std::set<RouteEvent> dead_;
+    std::set<RouteEvent> blocking_;  // dead letters of the route that blocks their keys
     std::set<RouteEvent> settled_;
     std::set<Position> mended_;
     std::map<std::pair<int, std::string>, std::size_t> in_order_;  // settled prefix of a key
@@ -135,6 +150,7 @@ class Judge {
     std::map<std::string, int> names_{{"first", 0}, {"second", 1}};
     std::set<int> retired_;
     std::map<int, std::set<std::string>> paused_;  // by relay
+    std::set<std::string> ever_paused_;
     struct Session {
         int route = 0;
         std::set<Position> positions;

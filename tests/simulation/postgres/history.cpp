@@ -549,6 +549,7 @@ void PostgresHistory::handle_letters() {
     }
     if (filter.ids.empty()) return;
     if (!settling_ && random.chance(0.3)) {
+        for (const std::string& id : filter.ids) judge_.letter_gone(number_of(id));
         if (desk->discard_dead(filter).ok()) did("letters are discarded");
         return;
     }

@@ -45,7 +45,7 @@ if(OUTBOX_SANITIZE)
     endif()
     add_link_options(-fsanitize=${OUTBOX_SANITIZE})
 elseif(NOT OUTBOX_FUZZ)
-    # Hardened, as tests/install/hardening_test.sh checks; sanitizers bring checks of their own.
+    # Hardened, as tests/install/hardened.sh checks; sanitizers bring checks of their own.
     include(CheckPIESupported)
     check_pie_supported()
     add_compile_options(-fstack-protector-strong)
@@ -139,13 +139,18 @@ function(outbox_group_by_folder target)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# outbox_library(NAME [HOT] [PRECOMPILE header ...] SOURCES a.cpp ... [DEPENDS target ...]
+# outbox_library(NAME [HOT] [COMPONENT] [PRECOMPILE header ...] SOURCES a.cpp ... [DEPENDS target ...]
 #                [PRIVATE_DEPENDS target ...])
-# HOT: optimised also for the sanitizers, whose tests keep it busy. PRECOMPILE: heavy headers that
-# most of its files read.
+# HOT: optimised also for the sanitizers, whose tests keep it busy. COMPONENT: services link it, so it
+# is installed, with what it depends on (outbox_install.cmake). PRECOMPILE: heavy headers that most of
+# its files read.
 function(outbox_library name)
-    cmake_parse_arguments(ARG "HOT" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
+    cmake_parse_arguments(ARG "HOT;COMPONENT" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS;PRECOMPILE" ${ARGN})
     add_library(${name} STATIC ${ARG_SOURCES})
+    if(ARG_COMPONENT)
+        set_property(GLOBAL APPEND PROPERTY OUTBOX_COMPONENTS ${name})
+    endif()
+    set_property(TARGET ${name} PROPERTY OUTBOX_LINKS ${ARG_DEPENDS} ${ARG_PRIVATE_DEPENDS})
     target_compile_options(${name} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror
                            ${OUTBOX_WARNING_EXCEPTIONS})
     target_include_directories(${name} PUBLIC
@@ -169,6 +174,13 @@ function(outbox_part target)
     list(TRANSFORM ARG_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
     target_sources(${target} PRIVATE ${ARG_SOURCES})
     target_link_libraries(${target} PRIVATE ${ARG_LINK})
+    set_property(TARGET ${target} APPEND PROPERTY OUTBOX_LINKS ${ARG_LINK})
+    # Services see the headers of the client in those of include/outbox/adapters/.
+    foreach(library IN LISTS ARG_LINK)
+        if(library MATCHES "^PkgConfig::")
+            target_link_libraries(${target} INTERFACE $<INSTALL_INTERFACE:${library}>)
+        endif()
+    endforeach()
 endfunction()
 
 # outbox_backend(database|broker NAME [TARGET]): what a folder of a wing exports, as

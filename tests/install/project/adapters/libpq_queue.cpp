@@ -1,4 +1,4 @@
-// Compiles and links with nothing but the headers; never called.
+// Needs outbox::consumer_rabbitmq, and no header but those below; never called.
 #include <outbox/adapters/libpq_queue.h>
 #include <outbox/consumer/rabbitmq.h>
 

@@ -1,4 +1,4 @@
-// Compiles and links with nothing but the header; never called.
+// Needs outbox::consumer, and no header but those below; never called.
 #include <outbox/adapters/sqlite_fence.h>
 
 int main(int argc, char**) {

@@ -1,4 +1,4 @@
-// Compiles and links with nothing but the headers; never called.
+// Needs outbox::consumer_redis, and no header but those below; never called.
 #include <outbox/adapters/sqlite_queue.h>
 #include <outbox/consumer/redis.h>
 

@@ -95,23 +95,12 @@ function(outbox_precompiled target kind)
     target_precompile_headers(${target} REUSE_FROM ${donor})
 endfunction()
 
-# Files and folders that are compiled alone: they keep a name to themselves that a neighbour has, too.
-set(OUTBOX_ALONE
-    apps/outbox/desk.cpp apps/outbox/explain.cpp apps/outbox/replay.cpp apps/outbox/saga.cpp
-    apps/outbox/scheduled.cpp
-    apps/outbox/wait.cpp apps/outbox/webhook.cpp
-    examples/orders/order_service.cpp src/webhook src/brokers/kafka/config.cpp
-    src/brokers/nats/protocol.cpp src/brokers/nats/sink.cpp src/claim/s3_errors.cpp
-    src/codec/debezium/row_reader.cpp src/codec/debezium/topic_router.cpp
-    src/consumer/idempotency_answers.cpp src/consumer/operate.cpp
-    src/databases/postgres/receive/mailbox.cpp src/databases/postgres/record/recorder_due.cpp
-    src/databases/postgres/record/removals.cpp src/databases/postgres/replication.cpp
-    src/databases/postgres/source/check.cpp src/databases/postgres/source/scan_reader.cpp
-    src/databases/postgres/stream/reader.cpp src/databases/postgres/webhook/outlet.cpp
-    src/databases/sqlite/receive/mailbox.cpp src/databases/sqlite/webhook/outlet.cpp
-    src/brokers/kafka/receive/rereader.cpp
-    src/runtime/debezium_import.cpp src/saga/coordinator.cpp src/saga/machine.cpp
-    src/schema/json_document.cpp)
+# outbox_alone(FILE ...): compiled alone, as they keep a name to themselves that another file of the
+# folder has, too.
+function(outbox_alone)
+    list(TRANSFORM ARGN PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+    set_property(GLOBAL APPEND PROPERTY OUTBOX_ALONE ${ARGN})
+endfunction()
 
 # outbox_unity(TARGET): at the end of the configuration, when the target has all its files.
 function(outbox_unity target)
@@ -124,12 +113,12 @@ endfunction()
 function(outbox_group_by_folder target)
     get_target_property(folder ${target} SOURCE_DIR)
     get_target_property(sources ${target} SOURCES)
+    get_property(alone GLOBAL PROPERTY OUTBOX_ALONE)
     foreach(source IN LISTS sources)
         cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${folder}" NORMALIZE)
         cmake_path(GET source PARENT_PATH group)
         cmake_path(RELATIVE_PATH group BASE_DIRECTORY "${CMAKE_SOURCE_DIR}")
-        cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${CMAKE_SOURCE_DIR}" OUTPUT_VARIABLE file)
-        if(file IN_LIST OUTBOX_ALONE OR group IN_LIST OUTBOX_ALONE)
+        if(source IN_LIST alone)
             continue()
         endif()
         string(MAKE_C_IDENTIFIER "${group}" group)

@@ -101,7 +101,7 @@ endforeach()
 outbox_pkgconfig(outbox "all its libraries" "${libraries}" "")
 list(JOIN components " " components)
 
-install(DIRECTORY "${CMAKE_SOURCE_DIR}/include/outbox" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/../include/outbox" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT outbox_targets NAMESPACE outbox:: DESTINATION ${config_folder})
 include(CMakePackageConfigHelpers)
 configure_package_config_file(

@@ -17,8 +17,8 @@ emits_an_event() {
     [ "$(sqlite3 "$work/$2.db" "SELECT id || topic || payload FROM outbox_events")" = \
       "${id}greetings{\"text\": \"hello\"}" ] || fail "$2: the event is not there"
 }
-# by_find_package FOLDER NAME [CMAKE OPTION...]
-by_find_package() {
+# build_program FOLDER NAME [CMAKE OPTION...]
+build_program() {
     local folder=$1 name=$2
     shift 2
     cmake -G Ninja -S "$source/tests/install/$folder" -B "$work/$name" -DCMAKE_PREFIX_PATH="$work/moved" \
@@ -53,7 +53,7 @@ done
 (
     export PKG_CONFIG_LIBDIR=$work/modules
     without=(-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON)
-    by_find_package emitter emitter "${without[@]}" -DCOMPONENTS=producer || fail "$(cat "$work/emitter.log")"
+    build_program emitter emitter "${without[@]}" -DCOMPONENTS=producer || fail "$(cat "$work/emitter.log")"
     by_pkg_config emitter/main.cpp "$work/emitter/by_pkg_config" outbox_producer
     for program in emitter by_pkg_config; do
         emits_an_event "$work/emitter/$program" "emit_$program"
@@ -64,14 +64,26 @@ done
         fi
     done
     for lack in 'consumer_kafka needs .*rdkafka' 'claim_s3 needs .*CURL' 'unheard_of needs a build of outbox with it'; do
-        ! by_find_package emitter refused "${without[@]}" -DCOMPONENTS="producer;${lack%% *}" ||
+        ! build_program emitter refused "${without[@]}" -DCOMPONENTS="producer;${lack%% *}" ||
             fail "found, and $lack"
         tr -s ' \n' ' ' < "$work/refused.log" | grep -q "$lack" ||
             fail "nothing says that $lack: $(cat "$work/refused.log")"
     done
 )
 
-by_find_package project all || fail "$(cat "$work/all.log")"
+# A broker's folder alone makes a component.
+build_program parrot parrot -DOUTBOX_SOURCE="$source" -DCMAKE_INSTALL_PREFIX="$work/nest" &&
+    cmake --install "$work/parrot" >> "$work/parrot.log" 2>&1 &&
+    build_program parrot/user parrot_user -DCMAKE_PREFIX_PATH="$work/nest" ||
+    fail "$(cat "$work"/parrot*.log)"
+"$work/parrot_user/user"
+by_pkg_config parrot/user/main.cpp "$work/heard" "$(find "$work/nest" -name outbox_consumer_parrot.pc)"
+"$work/heard"
+for program in "$work/parrot_user/user" "$work/heard"; do
+    LC_ALL=C readelf -d "$program" | grep -q 'NEEDED.*libhiredis' || fail "what a component needs is not linked"
+done
+
+build_program project all || fail "$(cat "$work/all.log")"
 emits_an_event "$work/all/outside" find_package
 by_pkg_config project/main.cpp "$work/by_pkg_config" outbox
 emits_an_event "$work/by_pkg_config" pkg_config

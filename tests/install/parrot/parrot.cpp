@@ -1,0 +1,3 @@
+int parrot() {
+    return 0;
+}

@@ -1,0 +1,4 @@
+int parrot();
+int hear_parrot() {
+    return parrot();
+}

@@ -1,0 +1,4 @@
+int hear_parrot();
+int main() {
+    return hear_parrot();
+}

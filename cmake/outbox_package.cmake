@@ -1,5 +1,28 @@
 # Packages for Debian: outbox (the program and what runs it) and liboutbox-dev. script/package makes them.
 
+# outbox_debian_packages(OUT library ...): the packages with what the libraries need for pkg-config.
+function(outbox_debian_packages out)
+    find_program(DPKG_QUERY dpkg-query)
+    set(files "")
+    set(packages "")
+    foreach(library IN LISTS ARGN)
+        get_property(modules TARGET ${library} PROPERTY OUTBOX_MODULES)
+        foreach(module IN LISTS modules)
+            pkg_get_variable(folder ${module} pcfiledir)
+            list(APPEND files "${folder}/${module}.pc")
+        endforeach()
+    endforeach()
+    list(REMOVE_DUPLICATES files)
+    if(DPKG_QUERY)
+        execute_process(COMMAND ${DPKG_QUERY} -S ${files} OUTPUT_VARIABLE lines ERROR_QUIET)
+        string(REGEX MATCHALL "[^\n]+" lines "${lines}")
+        list(TRANSFORM lines REPLACE ":.*" "" OUTPUT_VARIABLE packages)
+        list(REMOVE_DUPLICATES packages)
+        list(SORT packages)
+    endif()
+    set(${out} "${packages}" PARENT_SCOPE)
+endfunction()
+
 set(packaging "${CMAKE_SOURCE_DIR}/packaging")
 install(FILES "${packaging}/man/outbox.1" DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT outbox)
 install(FILES "${packaging}/completions/outbox.bash"
@@ -29,7 +52,12 @@ set(CPACK_DEBIAN_OUTBOX_PACKAGE_CONTROL_EXTRA "${packaging}/debian/postinst;${pa
 set(CPACK_DEBIAN_OUTBOX_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME liboutbox-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libcurl4-openssl-dev, libhiredis-dev, libpq-dev, librabbitmq-dev, librdkafka-dev, libsqlite3-dev, libssl-dev")
+# Of brokers and HTTP a service needs what its own components need.
+outbox_debian_packages(always outbox_producer outbox_consumer outbox_saga)
+outbox_debian_packages(suggested ${libraries})
+list(REMOVE_ITEM suggested ${always})
+list(JOIN always ", " CPACK_DEBIAN_DEV_PACKAGE_DEPENDS)
+list(JOIN suggested ", " CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS)
 set(CPACK_DEBIAN_DEV_DESCRIPTION "library of transactional outboxes, inboxes and sagas
  For C++20 services: events within their own transactions, repeats dropped on
  arrival, Idempotency-Key, sagas.")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: deb.sh ROOT
-# The package in a Debian 12 of its own: installed with what it depends on, used, upgraded and removed.
+# The packages, each in a Debian 12 of its own: the program's installed with what it depends on, used,
+# upgraded and removed; the library's with what it depends on alone, for a service that only emits.
 set -eu
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -26,6 +27,27 @@ dpkg --remove outbox
 [ -z "$(find /usr /etc /var/lib -xdev -name '*outbox*' ! -path '/var/lib/dpkg/*' ! -path '/var/lib/apt/*')" ]
 [ -e /shop.db ]
 E2
-mmdebstrap --variant=apt --include=ca-certificates bookworm "$place/root" >"$place/said" 2>&1 \
-    --customize-hook="copy-in $place/one.deb $place/two.deb $place/try.sh /" \
-    --customize-hook='chroot "$1" sh /try.sh' || { tail -n 60 "$place/said" && exit 1; }
+# in_debian FILE...: copies them there and runs /try.sh.
+in_debian() {
+    mmdebstrap --variant=apt --include=ca-certificates bookworm "$place/root" >"$place/said" 2>&1 \
+        --customize-hook="copy-in $* /" \
+        --customize-hook='chroot "$1" sh /try.sh' || { tail -n 60 "$place/said" && exit 1; }
+    rm -rf "$place/root"
+}
+in_debian "$place/one.deb" "$place/two.deb" "$place/try.sh"
+
+cp "$1"/build/liboutbox-dev_*.deb "$place/dev.deb"
+cp -r "$1/tests/install/emitter" "$place/emitter"
+cat >"$place/try.sh" <<'E2'
+set -eux
+apt-get install -y --no-install-recommends cmake g++ make pkg-config
+dpkg -i /dev.deb || apt-get install -y --no-install-recommends --fix-broken
+[ -z "$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' 'librdkafka*' 'librabbitmq*' 'libhiredis*' 'libcurl*-dev' | grep ^installed)" ]
+cmake -S /emitter -B /made -DCOMPONENTS=producer
+cmake --build /made
+g++ -std=c++20 /emitter/main.cpp $(pkg-config --cflags --libs outbox_producer) -o /made/by_pkg_config
+for program in emitter by_pkg_config; do [ -n "$("/made/$program" "/made/$program.db")" ]; done
+dpkg --remove liboutbox-dev
+[ ! -e /usr/include/outbox ]
+E2
+in_debian "$place/dev.deb" "$place/emitter" "$place/try.sh"

@@ -53,7 +53,7 @@ done
 (
     export PKG_CONFIG_LIBDIR=$work/modules
     without=(-DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON)
-    build_program emitter emitter "${without[@]}" -DCOMPONENTS=producer || fail "$(cat "$work/emitter.log")"
+    build_program emitter emitter "${without[@]}" "-DCOMPONENTS=producer;OPTIONAL_COMPONENTS;consumer_kafka" || fail "$(cat "$work/emitter.log")"
     by_pkg_config emitter/main.cpp "$work/emitter/by_pkg_config" outbox_producer
     for program in emitter by_pkg_config; do
         emits_an_event "$work/emitter/$program" "emit_$program"

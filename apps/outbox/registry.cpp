@@ -153,7 +153,12 @@ Result<std::string> describe_store([[maybe_unused]] const std::string& url) {
 }  // namespace
 
 void tell_secret_options() {
-    for (const Broker* broker : brokers()) add_secret_options(broker->secrets);
+    for (const Broker* broker : brokers()) {
+        add_secret_options(broker->secrets);
+        for (const BackendOption& option : broker->options) {
+            if (option.secret) add_secret_options({&option.name, 1});
+        }
+    }
 }
 
 Result<std::unique_ptr<spi::Source>> make_source(const SourceConfig& config) {

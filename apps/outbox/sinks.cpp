@@ -32,6 +32,63 @@ Promise order_of(const spi::SinkCapabilities& sink) {
     return {"fail_stop", "many events of a key at a time"};
 }
 
+ordered_json or_null(std::string_view text) {
+    return text.empty() ? ordered_json(nullptr) : ordered_json(text);
+}
+
+ordered_json json_of(const RepeatsDropped& drops) {
+    using Kind = RepeatsDropped::Kind;
+    if (drops.kind == Kind::kNone) return nullptr;
+    ordered_json out;
+    if (drops.kind == Kind::kForTime) out = {{"kind", "for_time"}, {"seconds", drops.amount}};
+    if (drops.kind == Kind::kOfLast) out = {{"kind", "of_last"}, {"ids", drops.amount}};
+    if (drops.kind == Kind::kWhileKept) out = {{"kind", "while_kept"}};
+    out["option"] = or_null(drops.option);
+    out["setting"] = or_null(drops.setting);
+    out["note"] = or_null(drops.note);
+    return out;
+}
+
+ordered_json json_of(const RecordLimit& limit) {
+    return {{"what", limit.what},
+            {"most", limit.most == 0 ? ordered_json(nullptr) : ordered_json(limit.most)},
+            {"unit", limit.unit},
+            {"setting", or_null(limit.setting)}};
+}
+
+std::string_view name_of(OptionType type) {
+    switch (type) {
+        case OptionType::kFlag:
+            return "flag";
+        case OptionType::kInteger:
+            return "integer";
+        case OptionType::kPath:
+            return "file";
+        default:
+            return "text";
+    }
+}
+
+ordered_json json_of(const BackendOption& option) {
+    ordered_json out{{"name", option.name}, {"type", name_of(option.type)}};
+    if (option.type == OptionType::kInteger) {
+        out["min"] = option.min;
+        out["max"] = option.max;
+        out["unit"] = or_null(option.unit);
+    }
+    out["default"] = or_null(option.fallback);
+    out["required"] = option.required;
+    out["meaning"] = option.help;
+    return out;
+}
+
+template <typename Items>
+ordered_json list_of(const Items& items) {
+    ordered_json list = ordered_json::array();
+    for (const auto& item : items) list.push_back(json_of(item));
+    return list;
+}
+
 ordered_json json_of(const Broker& broker) {
     const spi::SinkCapabilities& sink = *broker.capabilities;
     return {{"name", broker.name},
@@ -39,8 +96,44 @@ ordered_json json_of(const Broker& broker) {
             {"url", broker.urls},
             {"guarantee", guarantee_of(sink).name},
             {"order", order_of(sink).name},
-            {"drops_repeats", text_or_null(std::string(broker.drops_repeats))},
-            {"limits", text_or_null(std::string(broker.limits))}};
+            {"unordered", or_null(broker.unordered)},
+            {"drops_repeats", json_of(broker.drops_repeats)},
+            {"limits", list_of(broker.limits)},
+            {"options", list_of(broker.options)},
+            {"other_options", or_null(broker.other_options)}};
+}
+
+std::string text_of(const RepeatsDropped& drops) {
+    using Kind = RepeatsDropped::Kind;
+    std::string out;
+    if (drops.kind == Kind::kForTime) out = "for " + std::to_string(drops.amount) + " s";
+    if (drops.kind == Kind::kOfLast) out = "of the last " + with_commas(drops.amount) + " ids";
+    if (drops.kind == Kind::kWhileKept) out = "while it has the event";
+    if (!drops.option.empty()) out += ", or as the option " + std::string(drops.option) + " says";
+    if (!drops.setting.empty()) out += ", or as " + std::string(drops.setting) + " says";
+    return drops.note.empty() ? out : out + "; " + std::string(drops.note);
+}
+
+std::string text_of(const RecordLimit& limit) {
+    std::string out = std::string(limit.what) + ": ";
+    if (limit.most != 0) out += with_commas(limit.most) + " " + std::string(limit.unit);
+    if (limit.most != 0 && !limit.setting.empty()) out += ", or ";
+    return out + std::string(limit.setting);
+}
+
+// "0 to 1000000 ids, 10000 if not set: ..."
+std::string text_of(const BackendOption& option) {
+    std::string out = std::string(option.name) + " (" + values_of(option);
+    if (option.required) out += ", required";
+    if (!option.fallback.empty()) out += "; default " + std::string(option.fallback);
+    return out + "): " + std::string(option.help);
+}
+
+template <typename Items>
+std::string lines_of(const Items& items) {
+    std::string out;
+    for (const auto& item : items) out += (out.empty() ? "" : "\n") + text_of(item);
+    return out;
 }
 
 void print_sink(const Broker& broker) {
@@ -48,9 +141,13 @@ void print_sink(const Broker& broker) {
     std::cout << coloured(Colour::kBold, broker.name) << "\n";
     print_field("url", std::string(broker.urls));
     print_field("guarantee", std::string(guarantee_of(sink).text));
-    print_field("order", std::string(order_of(sink).text));
-    print_field("drops repeats", std::string(broker.drops_repeats));
-    print_field("limits", std::string(broker.limits));
+    std::string order(order_of(sink).text);
+    if (!broker.unordered.empty()) order += "; none in " + std::string(broker.unordered);
+    print_field("order", order);
+    print_field("drops repeats", text_of(broker.drops_repeats));
+    print_field("limits", lines_of(broker.limits));
+    print_field("options", broker.options.empty() ? std::string(broker.other_options)
+                                                  : lines_of(broker.options));
 }
 
 }  // namespace

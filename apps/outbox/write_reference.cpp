@@ -1,7 +1,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <sstream>
+#include <string>
 
+#include "backend/backends.h"
 #include "runtime/completions.h"
 #include "runtime/man_page.h"
 #include "runtime/reference.h"
@@ -26,6 +29,18 @@ int main(int count, char** arguments) {
     write(folder / "errors.md", outbox::runtime::errors_page());
     write(folder / "metrics.md", outbox::runtime::metrics_page());
     write(root / "outbox.example.toml", outbox::runtime::example_file());
+    for (const outbox::Broker* broker : outbox::brokers()) {
+        const fs::path path = root / "docs" / "brokers" / (std::string(broker->name) + ".md");
+        if (broker->options.empty() || !fs::exists(path)) continue;
+        std::stringstream page;
+        page << std::ifstream(path).rdbuf();
+        const std::string text = outbox::runtime::with_broker_options(*broker, page.str());
+        if (text.empty()) {
+            std::cerr << path.string() << " has no place for the table of options\n";
+            return 1;
+        }
+        write(path, text);
+    }
     write(packaging / "man" / "outbox.1", outbox::runtime::man_page());
     write(packaging / "completions" / "outbox.bash", outbox::runtime::bash_completion());
     write(packaging / "completions" / "outbox.fish", outbox::runtime::fish_completion());

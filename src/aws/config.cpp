@@ -13,45 +13,25 @@ namespace outbox::aws {
 namespace {
 
 constexpr std::string_view kLocalRegion = "us-east-1";  // which local servers do not look at
-constexpr std::size_t kMostConnections = 256;
 constexpr std::size_t kAccountDigits = 12;
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
-Status add_option(std::string_view name, const std::string& value, Config& config) {
-    const net::Product& product = config.service->product;
-    const std::string prefix(product.prefix);
-    const auto known = net::add_access_option(product, name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "region") {
-        config.region = value;
-    } else if (name == "account") {
-        config.account = value;
-        const bool number = std::all_of(value.begin(), value.end(),
-                                        [](unsigned char c) { return std::isdigit(c) != 0; });
-        if (!number || value.size() != kAccountDigits) {
-            return invalid(prefix + "account is '" + value + "'; an account of AWS has 12 digits");
-        }
-    } else if (name == "producer") {
-        config.producer = value;
-    } else if (name == "profile") {
-        config.profile = value;
-    } else if (name == "credentials_file") {
-        config.credentials_file = value;
-    } else if (name == "connections") {
-        if (!net::read_number<std::size_t>(value, 1, kMostConnections, config.connections)) {
-            return invalid(prefix + "connections is '" + value + "'; it is a number from 1 to 256");
-        }
-    } else {
-        return invalid(
-            std::string(product.name) + " has no option '" + std::string(name) +
-            "'; there are region, account, producer, profile, credentials_file, connections, "
-            "ca_file, cert_file, key_file, verify and password_file");
-    }
-    return {};
+Status take_options(const BackendValues& values, Config& config) {
+    net::take_access(values, config);
+    config.region = values.text("region");
+    config.account = values.text("account");
+    config.producer = values.text("producer");
+    config.profile = values.text("profile");
+    config.credentials_file = values.text("credentials_file");
+    config.connections = values.size("connections");
+    const bool number = std::all_of(config.account.begin(), config.account.end(),
+                                    [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (!values.given("account") || (number && config.account.size() == kAccountDigits)) return {};
+    return invalid(std::string(config.service->product.prefix) + "account is '" + config.account +
+                   "'; an account of AWS has 12 digits");
 }
 
 // "eu-central-1" of "sqs.eu-central-1.amazonaws.com"; empty: the host does not tell.
@@ -119,12 +99,11 @@ Result<Config> make_config(const Service& service, std::string_view url,
     config.service = &service;
     config.max_message_bytes = service.max_message_bytes;
     Status read = net::add_url(service.product, *parsed, config);
-    if (read.ok()) {
-        read = net::read_options(service.product, *parsed, options,
-                                 [&](std::string_view name, const std::string& value) {
-                                     return add_option(name, value, config);
-                                 });
-    }
+    if (!read.ok()) return read.error();
+    const auto values =
+        read_backend_options(net::scope_of(service.product, kOptions), parsed->query, options);
+    if (!values.ok()) return values.error();
+    read = take_options(*values, config);
     if (!read.ok()) return read.error();
     choose_region(config);
     if (Status valid = check(*parsed, config); !valid.ok()) return valid.error();

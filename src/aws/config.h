@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -22,7 +23,7 @@ struct Config : net::ServerAccess, net::AwsLogin {
     std::string region;    ///< That requests are signed for.
     std::string account;   ///< Whose topics are published to; empty: those of the key.
 
-    std::size_t connections = 32;                   ///< At once, each with one batch.
+    std::size_t connections = 0;                    ///< At once, each with one batch.
     std::size_t max_message_bytes = 0;              ///< What the service takes at most.
     std::size_t max_records = 4'000;                ///< Without an answer at once.
     std::size_t max_bytes = std::size_t{32} << 20;  ///< Of these.
@@ -35,10 +36,32 @@ struct Config : net::ServerAccess, net::AwsLogin {
 Result<Config> make_config(const Service& service, std::string_view url,
                            const std::map<std::string, std::string>& options);
 
-/// What has these options says of them.
-inline constexpr std::string_view kOptions =
-    "`region`, `account`, `producer`, `profile`, `credentials_file`, `connections`, `ca_file`, "
-    "`cert_file`, `key_file`, `verify`, `password_file`, for example `region = \"eu-central-1\"`";
+inline constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{.name = "region",
+                      .help = "that requests are signed for; without it the host's, AWS_REGION or "
+                              "AWS_DEFAULT_REGION"},
+        BackendOption{.name = "account",
+                      .help = "12 digits: whose queues or topics they are, where they are not the "
+                              "key's own"},
+        BackendOption{.name = "producer",
+                      .help = "what FIFO queues and topics tell the ids of this route from others' "
+                              "by; made of the database, the table, the tenants and the time when "
+                              "the route began"},
+        BackendOption{.name = "profile",
+                      .help = "in the file of credentials; without it AWS_PROFILE or `default`"},
+        BackendOption{.name = "credentials_file",
+                      .type = OptionType::kPath,
+                      .help = "of AWS' own tools; without it AWS_SHARED_CREDENTIALS_FILE or "
+                              "`~/.aws/credentials`"},
+        BackendOption{.name = "connections",
+                      .type = OptionType::kInteger,
+                      .fallback = "32",
+                      .min = 1,
+                      .max = 256,
+                      .help = "at once, each with one batch of ten"},
+    },
+    net::kAccessOptions);
 
 /// "SQS at host:443".
 [[nodiscard]] std::string name_of_server(const Config& config);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
+#include "core/backend_options.h"
 #include "core/routing.h"
 #include "core/tls_use.h"
 
@@ -29,6 +31,30 @@ struct Destination {
     std::size_t max_repeats = 0;  ///< Events that may come again after a relay was killed.
 };
 
+/// Which repeats a destination drops by itself.
+struct RepeatsDropped {
+    enum class Kind : std::uint8_t {
+        kNone,
+        kForTime,   ///< Of what came in the last `amount` seconds.
+        kOfLast,    ///< Of the last `amount` ids of a route.
+        kWhileKept  ///< Of what it still has.
+    };
+    Kind kind = Kind::kNone;
+    std::int64_t amount = 0;       ///< Where nobody set another one.
+    std::string_view option = {};  ///< Ours that sets it: one of `Broker::options`.
+    std::string_view setting =
+        {};  ///< The destination's that sets it: "duplicate_window of the stream".
+    std::string_view note = {};  ///< What else there is to say.
+};
+
+/// How much of something a destination takes in one record.
+struct RecordLimit {
+    std::string_view what;  ///< "record", "name of a header".
+    std::int64_t most = 0;  ///< Of `unit`; 0: what `setting` says.
+    std::string_view unit = "bytes";
+    std::string_view setting = {};  ///< That lowers or sets it: "max_payload of the server".
+};
+
 /// What a folder of brokers/ exports, as `const Broker& NAME_broker()`: all that the command line,
 /// the configuration file, the help and the reference pages know of it. The build collects them.
 struct Broker {
@@ -37,14 +63,18 @@ struct Broker {
     std::span<const std::string_view> schemes;
     std::string_view urls;  ///< As the help shows them: "kafka://host:port".
     const spi::SinkCapabilities* capabilities = nullptr;  ///< What its sinks say of themselves.
-    /// Which repeats the destination drops by itself, and for how long; empty: none.
-    std::string_view drops_repeats = {};
-    std::string_view limits = {};  ///< Of one record, by the destination; empty: none of its own.
-    /// What may stand in the table [route.NAME], with an example in backticks; empty: there is
-    /// none.
-    std::string_view options = {};
+    RepeatsDropped drops_repeats = {};
+    /// Which of its destinations keep no order and drop no repeats, whatever the capabilities say:
+    /// "standard queues"; empty: none.
+    std::string_view unordered = {};
+    std::span<const RecordLimit> limits = {};  ///< The destination's own.
+
+    /// What may stand in its URL's query and in the table [route.NAME].
+    std::span<const BackendOption> options = {};
+    /// What else may, which its library knows and checks; empty: nothing.
+    std::string_view other_options = {};
     std::string_view example_option = {};            ///< A line of that table.
-    std::span<const std::string_view> secrets = {};  ///< Parts of names of options to be hidden.
+    std::span<const std::string_view> secrets = {};  ///< Parts of names of `other_options`.
 
     /// What it asks of topics' names beyond what is asked everywhere; null: nothing.
     core::TopicSyntax check_topic = nullptr;
@@ -53,6 +83,8 @@ struct Broker {
     /// Why no record can have a header of that name there, with the remedy; else nothing. Null: any
     /// name will do.
     std::optional<std::string> (*why_not_header)(std::string_view name) = nullptr;
+
+    [[nodiscard]] bool has_options() const { return !options.empty() || !other_options.empty(); }
 
     /// Does not contact the destination. Errors: kConfigInvalid, kGuaranteeRefused.
     Result<std::unique_ptr<spi::Sink>> (*make)(const Destination& destination) = nullptr;

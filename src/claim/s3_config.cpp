@@ -1,6 +1,7 @@
 #include "claim/s3_config.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 
@@ -13,6 +14,16 @@ constexpr net::Product kProduct{"S3", "", "http", "https", "s3://bucket/prefix?r
                                 80,   443};
 constexpr std::string_view kLocalRegion = "us-east-1";  // which other servers do not look at
 
+constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{.name = "endpoint", .help = "another server than AWS: http://host:port"},
+        BackendOption{.name = "region", .help = "that requests are signed for"},
+        BackendOption{.name = "profile", .help = "in the file of credentials"},
+        BackendOption{
+            .name = "credentials_file", .type = OptionType::kPath, .help = "of AWS' own tools"},
+    },
+    net::kAccessOptions);
+
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
@@ -22,27 +33,6 @@ bool is_plain(std::string_view text, std::string_view also) {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
                also.find(c) != std::string_view::npos;
     });
-}
-
-Status add_option(std::string_view name, const std::string& value, S3Config& config,
-                  std::string& endpoint) {
-    const auto known = net::add_access_option(kProduct, name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "endpoint") {
-        endpoint = value;
-    } else if (name == "region") {
-        config.region = value;
-    } else if (name == "profile") {
-        config.profile = value;
-    } else if (name == "credentials_file") {
-        config.credentials_file = value;
-    } else {
-        return invalid("the URL of S3 has no parameter '" + std::string(name) +
-                       "'; there are endpoint, region, profile, credentials_file, ca_file, "
-                       "cert_file, key_file, verify and password_file");
-    }
-    return {};
 }
 
 // Names of buckets with dots are no part of a host that a certificate names.
@@ -113,18 +103,20 @@ Result<S3Config> make_s3_config(std::string_view url) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return parsed.error();
     S3Config config;
-    std::string endpoint;
     config.user = parsed->user;
     config.password = parsed->password;
     config.bucket = parsed->authority;
     const std::string_view path(parsed->path);
     config.prefix = path.empty() ? "" : path.substr(1);
     while (config.prefix.ends_with('/')) config.prefix.pop_back();
-    for (const auto& [name, value] : parsed->query) {
-        if (Status read = add_option(name, value, config, endpoint); !read.ok()) {
-            return read.error();
-        }
-    }
+    const auto values =
+        read_backend_options({"the URL of S3", kProduct.prefix, kOptions}, parsed->query, {});
+    if (!values.ok()) return values.error();
+    net::take_access(*values, config);
+    config.region = values->text("region");
+    config.profile = values->text("profile");
+    config.credentials_file = values->text("credentials_file");
+    const std::string endpoint = values->text("endpoint");
     choose_region(endpoint, config);
     if (Status valid = check(*parsed, config); !valid.ok()) return valid.error();
     if (Status placed = place(endpoint, config); !placed.ok()) return placed.error();

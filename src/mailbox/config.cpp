@@ -1,19 +1,19 @@
 #include "mailbox/config.h"
 
 #include <algorithm>
-#include <array>
-
-#include "core/url.h"
 
 namespace outbox::mailbox {
 namespace {
 
 constexpr std::size_t kMaxMailboxNameBytes = 255;
 constexpr std::string_view kPrefix = "mailbox+";
-constexpr std::array<std::string_view, 2> kOwn{"mailbox=", "owner="};
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
+}
+
+bool is_one_of(std::string_view name, std::span<const BackendOption> options) {
+    return std::ranges::find(options, name, &BackendOption::name) != options.end();
 }
 
 Status check_name(std::string_view name) {
@@ -27,7 +27,7 @@ Status check_name(std::string_view name) {
 }  // namespace
 
 std::string database_url(std::string_view url, std::string_view prefix,
-                         std::span<const std::string_view> own) {
+                         std::span<const BackendOption> own) {
     url.remove_prefix(prefix.size());
     const auto question = url.find('?');
     std::string out(url.substr(0, question));
@@ -36,8 +36,8 @@ std::string database_url(std::string_view url, std::string_view prefix,
     while (!query.empty()) {
         const auto end = query.find('&');
         const std::string_view item = query.substr(0, end);
-        const bool ours = std::ranges::any_of(
-            own, [item](std::string_view name) { return item.starts_with(name); });
+        const bool ours = item.find('=') != std::string_view::npos &&
+                          is_one_of(item.substr(0, item.find('=')), own);
         if (!item.empty() && !ours) {
             out.append(1, separator).append(item);
             separator = '&';
@@ -47,19 +47,30 @@ std::string database_url(std::string_view url, std::string_view prefix,
     return out;
 }
 
-Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeout_s) {
+std::vector<std::pair<std::string, std::string>> own_query(const Url& url,
+                                                           std::span<const BackendOption> own) {
+    std::vector<std::pair<std::string, std::string>> out;
+    for (const auto& parameter : url.query) {
+        if (is_one_of(parameter.first, own)) out.push_back(parameter);
+    }
+    return out;
+}
+
+Result<MailboxConfig> parse_mailbox_url(std::string_view text, int connect_timeout_s,
+                                        const std::map<std::string, std::string>& options) {
     const Result<Url> url = parse_url(text);
     if (!url.ok()) return url.error();
+    const auto values = read_backend_options({"a mailbox", "mailbox.", kOptions},
+                                             own_query(*url, kOptions), options);
+    if (!values.ok()) return values.error();
     MailboxConfig config;
     config.connect_timeout_s = connect_timeout_s;
-    config.mailbox = url->query_value("mailbox", "default");
+    config.mailbox = values->text("mailbox");
+    config.owners = values->list("owner");
     if (Status status = check_name(config.mailbox); !status.ok()) return status;
     if (!url->scheme.starts_with(kPrefix))
         return invalid("'" + redact(text) + "' names no mailbox");
-    config.target = database_url(text, kPrefix, kOwn);
-    for (const auto& [name, value] : url->query) {
-        if (name == "owner") config.owners.push_back(value);
-    }
+    config.target = database_url(text, kPrefix, kOptions);
     return config;
 }
 

@@ -14,29 +14,18 @@ ErrorInfo invalid(const Product& product, const std::string& why) {
             "the URL of " + std::string(product.name) + " " + why};
 }
 
-Status take_options(const Product& product, const Url& url, HttpEndpoint& endpoint) {
-    for (const auto& [name, value] : url.query) {
-        const auto known = add_access_option(product, name, value, endpoint);
-        if (!known.ok()) return known.error();
-        if (!*known) {
-            return invalid(product, "has no parameter '" + name +
-                                        "'; there are ca_file, cert_file, key_file, verify and "
-                                        "password_file");
-        }
-    }
-    return {};
-}
-
 }  // namespace
 
 Result<HttpEndpoint> make_http_endpoint(const Product& product, std::string_view url) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return parsed.error();
     HttpEndpoint endpoint;
-    Status status = add_url(product, *parsed, endpoint);
-    if (status.ok()) status = take_options(product, *parsed, endpoint);
-    if (status.ok()) status = check_access(product, *parsed, endpoint);
-    if (!status.ok()) return status.error();
+    if (Status added = add_url(product, *parsed, endpoint); !added.ok()) return added.error();
+    const std::string who = "the URL of " + std::string(product.name);
+    const auto values = read_backend_options({who, "", kAccessOptions}, parsed->query, {});
+    if (!values.ok()) return values.error();
+    take_access(*values, endpoint);
+    if (Status fits = check_access(product, *parsed, endpoint); !fits.ok()) return fits.error();
     if (endpoint.hosts.size() > 1) return invalid(product, "has several hosts");
     const bool has_password = !endpoint.password.empty() || !endpoint.password_file.empty();
     if (!endpoint.user.empty() && !has_password) {

@@ -63,38 +63,16 @@ Status add_url(const Product& product, const Url& url, ServerAccess& out) {
     return {};
 }
 
-Result<bool> add_access_option(const Product& product, std::string_view name,
-                               const std::string& value, ServerAccess& out) {
-    if (name == "ca_file") {
-        out.ca_file = value;
-    } else if (name == "cert_file") {
-        out.cert_file = value;
-    } else if (name == "key_file") {
-        out.key_file = value;
-    } else if (name == "password_file") {
-        out.password_file = value;
-    } else if (name == "verify") {
-        if (Status read = read_flag(product, name, value, out.verify); !read.ok()) {
-            return read.error();
-        }
-    } else {
-        return false;
-    }
-    return true;
+void take_tls(const BackendValues& values, ServerAccess& out) {
+    out.ca_file = values.text("ca_file");
+    out.cert_file = values.text("cert_file");
+    out.key_file = values.text("key_file");
+    out.verify = values.flag("verify");
 }
 
-Status read_options(const Product& product, const Url& url,
-                    const std::map<std::string, std::string>& options, const AddOption& add) {
-    const auto add_all = [&](const auto& pairs) -> Status {
-        for (const auto& [given, value] : pairs) {
-            std::string_view name = given;
-            while (name.starts_with(product.prefix)) name.remove_prefix(product.prefix.size());
-            if (Status added = add(name, value); !added.ok()) return added;
-        }
-        return {};
-    };
-    Status read = add_all(url.query);
-    return read.ok() ? add_all(options) : read;
+void take_access(const BackendValues& values, ServerAccess& out) {
+    take_tls(values, out);
+    out.password_file = values.text("password_file");
 }
 
 Status check_access(const Product& product, const Url& url, const ServerAccess& access) {
@@ -128,15 +106,6 @@ std::string transport_weakness(const Product& product, const ServerAccess& acces
         return "is reached without proof who it is: remove " + std::string(product.prefix) +
                "verify";
     }
-    return {};
-}
-
-Status read_flag(const Product& product, std::string_view name, std::string_view value, bool& out) {
-    if (value != "true" && value != "false") {
-        return invalid(std::string(product.prefix) + std::string(name) + " is '" +
-                       std::string(value) + "'; it is true or false");
-    }
-    out = value == "true";
     return {};
 }
 

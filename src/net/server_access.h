@@ -1,15 +1,17 @@
 #pragma once
 
+#include <array>
 #include <charconv>
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <outbox/result.h>
 
+#include "core/backend_options.h"
 #include "core/url.h"
 
 namespace outbox::net {
@@ -49,41 +51,57 @@ struct Product {
 /// Takes scheme, hosts, user and password of the URL; what the URL does not name stays.
 Status add_url(const Product& product, const Url& url, ServerAccess& out);
 
-/// Takes the options ca_file, cert_file, key_file, verify and password_file. False: it is none of
-/// them.
-Result<bool> add_access_option(const Product& product, std::string_view name,
-                               const std::string& value, ServerAccess& out);
+inline constexpr std::array kTlsOptions{
+    BackendOption{.name = "ca_file",
+                  .type = OptionType::kPath,
+                  .help = "PEM file of the authorities that are trusted; without it the system's"},
+    BackendOption{.name = "cert_file",
+                  .type = OptionType::kPath,
+                  .help = "PEM file of the certificate that says who the relay is"},
+    BackendOption{
+        .name = "key_file", .type = OptionType::kPath, .help = "PEM file of that one's key"},
+    BackendOption{.name = "verify",
+                  .type = OptionType::kFlag,
+                  .fallback = "true",
+                  .help = "`false`: any certificate will do; the relay warns"},
+};
+inline constexpr std::array kPasswordOption{
+    BackendOption{.name = "password_file",
+                  .type = OptionType::kPath,
+                  .help = "instead of the password in the URL; read at each connection"},
+};
+inline constexpr auto kAccessOptions = all_options(kPasswordOption, kTlsOptions);
 
-using AddOption = std::function<Status(std::string_view name, const std::string& value)>;
-
-/// Hands each parameter of the URL's query, then each of `options`, to `add`, by their names
-/// without the product's prefix. Ends at the first error.
-Status read_options(const Product& product, const Url& url,
-                    const std::map<std::string, std::string>& options, const AddOption& add);
+/// Takes the values of `kTlsOptions`; those of `kAccessOptions`.
+void take_tls(const BackendValues& values, ServerAccess& out);
+void take_access(const BackendValues& values, ServerAccess& out);
 
 /// That the parts fit each other.
 Status check_access(const Product& product, const Url& url, const ServerAccess& access);
 
-/// From a URL and options: `add(name, value, config)` takes one option, `check(url, config)` says
-/// whether what they make can be. Ends at the first error.
-template <typename Config, typename Add, typename Check>
-Result<Config> read_config(const Product& product, std::string_view text,
-                           const std::map<std::string, std::string>& options, Add add,
+/// From a URL and options, which `scope` declares. `take(values, config)` takes them,
+/// `check(url, config)` says whether what they make can be. Ends at the first error.
+template <typename Config, typename Take, typename Check>
+Result<Config> read_config(const Product& product, const OptionScope& scope, std::string_view text,
+                           const std::map<std::string, std::string>& options, Take take,
                            Check check) {
     const auto url = parse_url(text);
     if (!url.ok()) return url.error();
     Config config;
-    Status read = add_url(product, *url, config);
-    if (read.ok()) {
-        read = read_options(product, *url, options,
-                            [&](std::string_view name, const std::string& value) {
-                                return add(name, value, config);
-                            });
-    }
+    if (Status added = add_url(product, *url, config); !added.ok()) return added.error();
+    const auto values = read_backend_options(scope, url->query, options);
+    if (!values.ok()) return values.error();
+    Status read = take(*values, config);
     if (read.ok()) read = check(*url, config);
     if (read.ok()) read = check_access(product, *url, config);
     if (!read.ok()) return read.error();
     return config;
+}
+
+/// The options of a broker that messages name as its product.
+[[nodiscard]] inline OptionScope scope_of(const Product& product,
+                                          std::span<const BackendOption> options) {
+    return {product.name, product.prefix, options};
 }
 
 /// The password in force now. Errors: kAuthFailed.
@@ -91,9 +109,6 @@ Result<std::string> password_of(const ServerAccess& access);
 
 /// What of the way there is in clear or unverified, with the remedy; or "".
 std::string transport_weakness(const Product& product, const ServerAccess& access);
-
-/// "true" or "false".
-Status read_flag(const Product& product, std::string_view name, std::string_view value, bool& out);
 
 /// A whole number from `least` to `most`, and nothing else.
 template <typename Number>

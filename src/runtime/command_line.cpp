@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/suggest.h"
 #include "runtime/options.h"
-#include "runtime/suggest.h"
 
 namespace outbox::runtime {
 namespace {

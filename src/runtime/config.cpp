@@ -8,11 +8,11 @@
 
 #include "backend/backends.h"
 #include "codec/formats.h"
+#include "core/suggest.h"
 #include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/metrics.h"
 #include "runtime/route_names.h"
-#include "runtime/suggest.h"
 
 namespace outbox::runtime {
 namespace {

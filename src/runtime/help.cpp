@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/backends.h"
 #include "runtime/command_line.h"
 #include "runtime/options.h"
 
@@ -81,6 +82,24 @@ void append_options(std::string& out, const CommandSpec& command) {
     }
 }
 
+// Of the destinations that the command may be given.
+void append_broker_options(std::string& out, const CommandSpec& command) {
+    if (find_option("to", command.command) == nullptr) return;
+    out +=
+        "\nOptions of destinations, in the URL (?NAME=VALUE) or under [route.DESTINATION] in the "
+        "file\n(`outbox sinks` says what they mean):\n";
+    for (const Broker* broker : brokers()) {
+        if (!broker->has_options()) continue;
+        std::string names(broker->other_options);
+        for (const BackendOption& option : broker->options) {
+            names += (names.empty() ? "" : ", ") + std::string(option.name);
+        }
+        std::string left = "  " + std::string(broker->name);
+        out += left + std::string(kTextColumn - left.size(), ' ');
+        append_wrapped(out, names, kTextColumn, kTextColumn);
+    }
+}
+
 }  // namespace
 
 std::string help_text() {
@@ -106,6 +125,7 @@ std::string help_text(const CommandSpec& command) {
     out += " [options]\n\n";
     append_wrapped(out, command.details, 0, 0);
     append_options(out, command);
+    append_broker_options(out, command);
     out += "\nExamples:\n";
     std::string_view examples = command.examples;
     while (!examples.empty()) {

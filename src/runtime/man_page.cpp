@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "backend/backends.h"
 #include "runtime/exit_codes.h"
 #include "runtime/option_table.h"
 #include "runtime/options.h"
@@ -71,6 +72,22 @@ void append_options(std::string& out) {
     }
 }
 
+// From the brokers that this program has.
+void append_destinations(std::string& out) {
+    out += ".SH DESTINATIONS\n";
+    for (const Broker* broker : brokers()) {
+        out += ".TP\n" + bold(broker->name) + "\n" + roff(broker->urls) + ".";
+        std::string names(broker->other_options);
+        for (const BackendOption& option : broker->options) {
+            names += (names.empty() ? "" : ", ") + std::string(option.name);
+        }
+        out += names.empty() ? "\n" : " Options: " + roff(names) + ".\n";
+    }
+    out +=
+        ".PP\nOptions stand in the URL or in the table of the route that bears the "
+        "destination's name; \\fBoutbox sinks\\fR says what each means.\n";
+}
+
 void append_exit_status(std::string& out) {
     out += ".SH EXIT STATUS\n";
     for (const ExitCodeSpec& spec : exit_code_table()) {
@@ -100,9 +117,10 @@ std::string man_page() {
         ".SH NAME\noutbox \\- carries every committed event from a database to its brokers\n"
         ".SH SYNOPSIS\n.B outbox\n.I command\n.RI [ options ]\n"
         ".SH DESCRIPTION\nA service writes its events into a table, in the transaction that makes "
-        "them true. \\fBoutbox relay\\fR sends each of them to Kafka, RabbitMQ, NATS, Redis, "
-        "Pulsar, MQTT, SQS, SNS, webhooks or another database: none is lost, and those of one key "
-        "arrive in order. The other commands show what it does and let operators act.\n";
+        "them true. \\fBoutbox relay\\fR sends each of them to its destinations: none is lost, and "
+        "those of one key arrive in order. The other commands show what it does and let operators "
+        "act.\n";
+    append_destinations(out);
     append_commands(out);
     append_options(out);
     append_exit_status(out);

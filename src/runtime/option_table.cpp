@@ -379,7 +379,8 @@ constexpr std::array kCommands{
     CommandSpec{
         kSinks, "sinks", "list the destinations and what each promises",
         "Lists every kind of destination that this build has: what it promises of an event, "
-        "how the order of a key is kept, which repeats it drops by itself, and its limits. "
+        "how the order of a key is kept, which repeats it drops by itself, its limits, and the "
+        "options that its URL and its table in the configuration file take. "
         "With --json as a machine reads it.",
         "", "outbox sinks\noutbox sinks --json"},
     CommandSpec{

@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/backend_options.h"
+
 namespace outbox::runtime {
 
 /// The commands of the binary, as bits: an option names all that take it.
@@ -64,17 +66,6 @@ struct CommandSpec {
     std::string_view details;     ///< What it does, for --help.
     std::string_view positional;  ///< What may stand without an option, as --help shows it; or "".
     std::string_view examples;    ///< One per line.
-};
-
-enum class OptionType : std::uint8_t {
-    kFlag,
-    kInteger,
-    kText,
-    kUrl,
-    kDestination,  ///< A URL, or NAME=URL.
-    kChoice,
-    kDuration,  ///< A number and one of s, m, h, d.
-    kPath,
 };
 
 /// One option, from which come the parser, --help, OUTBOX_*, outbox.toml, the reference page and

@@ -9,10 +9,10 @@
 #include <set>
 #include <string>
 
+#include "core/suggest.h"
 #include "core/url.h"
 #include "core/utf8.h"
 #include "runtime/route_names.h"
-#include "runtime/suggest.h"
 
 namespace outbox::runtime {
 namespace {

@@ -137,15 +137,28 @@ void append_route_section(std::string& out) {
                cell(help) + " |\n";
     }
     for (const Broker* broker : brokers()) {
-        if (broker->options.empty()) continue;
-        out += "| `[route." + std::string(broker->name) + "]` | table | " +
-               std::string(broker->options) + " |\n";
+        if (!broker->has_options()) continue;
+        const std::string table = "[route." + std::string(broker->name) + "]";
+        out += "| `" + table + "` | table | ";
+        out += broker->options.empty() ? std::string(broker->other_options)
+                                       : "[below](#route" + std::string(broker->name) + ")";
+        out += ", for example `" + std::string(broker->example_option) + "` |\n";
     }
     for (const codec::Format& format : codec::formats()) {
         if (format.options.empty()) continue;
         out += "| `[route." + std::string(format.table) + "]` | table | " +
                std::string(format.options) + "; as `[" + std::string(format.table) +
                "]` for every route of the format |\n";
+    }
+}
+
+void append_broker_section(std::string& out) {
+    out +=
+        "\n## Options of destinations\n\nThey stand in the URL (`?name=value`) or in the table of "
+        "the route, which wins.\n";
+    for (const Broker* broker : brokers()) {
+        if (broker->options.empty()) continue;
+        out += "\n### `[route." + std::string(broker->name) + "]`\n\n" + broker_options(*broker);
     }
 }
 
@@ -264,11 +277,35 @@ void append_example_table(std::string& out, std::string_view prefix) {
 
 }  // namespace
 
+std::string broker_options(const Broker& broker) {
+    std::string out = "| option | value | default | meaning |\n| --- | --- | --- | --- |\n";
+    for (const BackendOption& option : broker.options) {
+        const std::string fallback = option.required           ? "required"
+                                     : option.fallback.empty() ? std::string()
+                                                               : code(cell(option.fallback));
+        out += "| " + code(option.name) + " | " + cell(values_of(option)) + " | " + fallback +
+               " | " + cell(option.help) + " |\n";
+    }
+    return out;
+}
+
+std::string with_broker_options(const Broker& broker, std::string page) {
+    const std::string begin =
+        "<!-- options: made from the declarations of src/brokers by `write_reference` -->\n";
+    constexpr std::string_view kEnd = "<!-- end of options -->";
+    const std::size_t from = page.find(begin);
+    const std::size_t to = from == std::string::npos ? from : page.find(kEnd, from);
+    if (to == std::string::npos) return {};
+    const std::size_t at = from + begin.size();
+    return page.replace(at, to - at, "\n" + broker_options(broker) + "\n");
+}
+
 std::string options_page() {
     std::string out = "# Commands, options, exit codes\n\n" + std::string(kGenerated);
     append_command_section(out);
     append_option_section(out);
     append_route_section(out);
+    append_broker_section(out);
     append_table_section(out);
     append_exit_codes(out);
     return out;

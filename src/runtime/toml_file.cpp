@@ -11,7 +11,7 @@
 
 #include "backend/backends.h"
 #include "codec/formats.h"
-#include "runtime/suggest.h"
+#include "core/suggest.h"
 
 namespace outbox::runtime {
 namespace {
@@ -97,7 +97,7 @@ std::string_view column_key(std::string_view key, std::string_view inside) {
 std::vector<std::string_view> tables_of_brokers() {
     std::vector<std::string_view> out;
     for (const Broker* broker : brokers()) {
-        if (!broker->options.empty()) out.push_back(broker->name);
+        if (broker->has_options()) out.push_back(broker->name);
     }
     return out;
 }

@@ -3,10 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
+
+#include "mailbox/config.h"
 
 namespace outbox::mailbox {
 namespace {
@@ -120,6 +123,36 @@ TEST_F(TableSinkTest, WhatWasNotLookedAtIsNoOutageWhileOthersAreTaken) {
     for (const spi::FailedRecord& failed : out.failed) {
         EXPECT_TRUE(failed.behind || failed.error.advice == Advice::kRetryEvent);
     }
+}
+
+// What is ours is taken out of the URL, and the rest is the database's.
+TEST(MailboxConfig, TakesItsOptionsFromTheUrlAndTheTable) {
+    const std::string url =
+        "mailbox+postgresql://app@h/b?owner=a&sslmode=require&mailbox=m%20x&owner=b&mailboxes=1";
+    const auto config = parse_mailbox_url(url, 7).value_or_throw();
+    EXPECT_EQ(config.target, "postgresql://app@h/b?sslmode=require&mailboxes=1");
+    EXPECT_EQ(config.mailbox, "m x");
+    EXPECT_THAT(config.owners, ElementsAre("a", "b"));
+    EXPECT_EQ(config.connect_timeout_s, 7);
+    const auto other =
+        parse_mailbox_url(url, 7, {{"mailbox.mailbox", "orders"}, {"mailbox.owner", "c"}})
+            .value_or_throw();
+    EXPECT_EQ(other.mailbox, "orders");
+    EXPECT_THAT(other.owners, ElementsAre("a", "b", "c"));
+    EXPECT_EQ(parse_mailbox_url("mailbox+sqlite:///b.db", 5).value_or_throw().mailbox, "default");
+}
+
+TEST(MailboxConfig, SaysWhatIsWrong) {
+    const auto refusal = [](const std::string& url,
+                            const std::map<std::string, std::string>& options) {
+        return parse_mailbox_url(url, 5, options).error().message;
+    };
+    EXPECT_EQ(refusal("mailbox+sqlite:///b.db", {{"mailbox.malbox", "x"}}),
+              "a mailbox has no option 'malbox'; there are mailbox and owner; did you mean "
+              "'mailbox'?");
+    EXPECT_NE(refusal("mailbox+sqlite:///b.db?mailbox=", {}).find("1 to 255 bytes"),
+              std::string::npos);
+    EXPECT_NE(refusal("sqlite:///b.db", {}).find("names no mailbox"), std::string::npos);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <outbox/error.h>
 
+#include "backend/backends.h"
 #include "core/table_shape.h"
 #include "runtime/completions.h"
 #include "runtime/man_page.h"
@@ -28,6 +29,17 @@ TEST(Reference, PagesInTheRepositoryAreTheOnesMadeFromTheDeclarations) {
     EXPECT_EQ(test::read_file(packaging + "man/outbox.1"), man_page()) << kRemedy;
     EXPECT_EQ(test::read_file(packaging + "completions/outbox.bash"), bash_completion()) << kRemedy;
     EXPECT_EQ(test::read_file(packaging + "completions/outbox.fish"), fish_completion()) << kRemedy;
+}
+
+TEST(Reference, PagesOfBrokersHaveTheDeclaredOptions) {
+    for (const Broker* broker : brokers()) {
+        if (broker->options.empty() || broker->name == "mailbox") continue;  // in the reference
+        const std::string path = kRoot + "/docs/brokers/" + std::string(broker->name) + ".md";
+        const std::string page = test::read_file(path);
+        const std::string wanted = with_broker_options(*broker, page);
+        EXPECT_NE(wanted, "") << path << " has no place for the table of options";
+        EXPECT_EQ(page, wanted) << path << " is " << kRemedy;
+    }
 }
 
 TEST(Reference, EveryErrorCodeIsExplained) {

@@ -12,6 +12,9 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSchemes{"kafka"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record", .setting = "max.message.bytes of the topic"},
+};
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     auto config = sinks::kafka::make_config(destination.url, destination.options);
@@ -40,8 +43,8 @@ const Broker& kafka_broker() {
         .schemes = kSchemes,
         .urls = "kafka://host:port",
         .capabilities = &sinks::kafka::kCapabilities,
-        .limits = "max.message.bytes of the topic",
-        .options = "options of librdkafka, for example `linger.ms = 5`",
+        .limits = kLimits,
+        .other_options = "those of librdkafka, by their names there",
         .example_option = "compression.type = \"lz4\"",
         .secrets = sinks::kafka::secret_options(),
         .check_topic = sinks::kafka::check_topic_name,

@@ -4,6 +4,7 @@
 
 #include "backend/backends.h"
 #include "brokers/mailbox/sink.h"
+#include "mailbox/config.h"
 
 namespace outbox {
 namespace {
@@ -15,11 +16,12 @@ int seconds_of(const Destination& destination) {
 }
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
-    return mailbox::make_mailbox_sink(destination.url, seconds_of(destination));
+    return mailbox::make_mailbox_sink(destination.url, seconds_of(destination),
+                                      destination.options);
 }
 
 Status look(const Destination& destination) {
-    return mailbox::look_at_mailbox(destination.url, seconds_of(destination));
+    return mailbox::look_at_mailbox(destination.url, seconds_of(destination), destination.options);
 }
 
 std::string weakness(const Destination& destination) {
@@ -40,7 +42,10 @@ const Broker& mailbox_broker() {
         .schemes = urls.schemes(),
         .urls = urls.help(),
         .capabilities = &mailbox::kCapabilities,
-        .drops_repeats = "while the message is in the mailbox; with the inbox for ever",
+        .drops_repeats = {.kind = RepeatsDropped::Kind::kWhileKept,
+                          .note = "with the inbox for ever"},
+        .options = mailbox::kOptions,
+        .example_option = "mailbox = \"orders\"",
         .make = make,
         .look = look,
         .weakness = weakness,

@@ -14,6 +14,11 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"mqtt", "mqtts"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record", .setting = "maximum packet size of the broker"},
+    RecordLimit{.what = "name of a header", .most = 65'535},
+    RecordLimit{.what = "value of a header", .most = 65'535},
+};
 
 Result<mqtt::MqttConfig> config_of(const Destination& destination) {
     auto config = mqtt::make_config(destination.url, destination.options);
@@ -30,10 +35,8 @@ const Broker& mqtt_broker() {
         .schemes = kSchemes,
         .urls = "mqtt(s)://user:password@host:port",
         .capabilities = &mqtt::kCapabilities,
-        .limits = "maximum packet size of the broker; a header's name and value 65,535 bytes each",
-        .options =
-            "`retain`, `require_subscriber`, `ca_file`, `cert_file`, `key_file`, `verify`, "
-            "`password_file`, for example `retain = true`",
+        .limits = kLimits,
+        .options = mqtt::kOptions,
         .example_option = "retain = true",
         .check_topic = mqtt::check_topic,
         .topic_token = mqtt::encode_level,

@@ -12,17 +12,11 @@ ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
-Status add_option(std::string_view name, const std::string& value, MqttConfig& config) {
-    const auto known = net::add_access_option(kProduct, name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "retain") return net::read_flag(kProduct, name, value, config.retain);
-    if (name == "require_subscriber") {
-        return net::read_flag(kProduct, name, value, config.require_subscriber);
-    }
-    return invalid("MQTT has no option '" + std::string(name) +
-                   "'; there are retain, require_subscriber, ca_file, cert_file, key_file, verify "
-                   "and password_file");
+Status take_options(const BackendValues& values, MqttConfig& config) {
+    net::take_access(values, config);
+    config.retain = values.flag("retain");
+    config.require_subscriber = values.flag("require_subscriber");
+    return {};
 }
 
 Status check(const Url& url, const MqttConfig& /*config*/) {
@@ -35,7 +29,8 @@ Status check(const Url& url, const MqttConfig& /*config*/) {
 
 Result<MqttConfig> make_config(std::string_view url,
                                const std::map<std::string, std::string>& options) {
-    return net::read_config<MqttConfig>(kProduct, url, options, add_option, check);
+    return net::read_config<MqttConfig>(kProduct, {"MQTT", kProduct.prefix, kOptions}, url, options,
+                                        take_options, check);
 }
 
 std::string name_of_host(const net::Host& host) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -12,6 +13,23 @@
 
 namespace outbox::mqtt {
 
+inline constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{
+            .name = "require_subscriber",
+            .type = OptionType::kFlag,
+            .fallback = "true",
+            .help = "`false`: a message that nobody subscribes to is done. Otherwise its topic "
+                    "waits until somebody does, where the broker says so (MQTT leaves that to it; "
+                    "mosquitto does)"},
+        BackendOption{.name = "retain",
+                      .type = OptionType::kFlag,
+                      .fallback = "false",
+                      .help = "`true`: the broker keeps the last message of each topic for those "
+                              "who subscribe later"},
+    },
+    net::kAccessOptions);
+
 /// "MQTT broker at host:1883".
 [[nodiscard]] std::string name_of_host(const net::Host& host);
 
@@ -20,7 +38,7 @@ struct MqttConfig : net::ServerAccess {
     std::chrono::seconds connect_timeout{5};
     bool retain = false;  ///< The broker keeps the last message of each topic.
     /// A message that nobody subscribes to waits; else it is done, and gone.
-    bool require_subscriber = true;
+    bool require_subscriber = false;
 
     std::size_t max_records = 4'000;                ///< Without an answer at once.
     std::size_t max_bytes = std::size_t{32} << 20;  ///< Values and headers under way.

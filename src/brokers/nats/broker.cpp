@@ -15,6 +15,10 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"nats", "tls"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record with its headers", .setting = "max_payload of the server"},
+    RecordLimit{.what = "record with its headers", .setting = "max_msg_size of the stream"},
+};
 
 Result<nats::NatsConfig> config_of(const Destination& destination) {
     auto config = nats::make_config(destination.url, destination.options);
@@ -32,13 +36,11 @@ const Broker& nats_broker() {
         .schemes = kSchemes,
         .urls = "nats://user:password@host:port (tls:// with TLS)",
         .capabilities = &nats::kCapabilities,
-        .drops_repeats =
-            "for as long as the stream's `duplicate_window` (NATS' own default: 2 min)",
-        .limits = "max_payload of the server, headers included; max_msg_size of the stream",
-        .options =
-            "`stream`, `dedup`, `producer`, `inbox_prefix`, `creds_file`, `ca_file`, `cert_file`, "
-            "`key_file`, `verify`, "
-            "`password_file`, for example `stream = \"ORDERS\"`",
+        .drops_repeats = {.kind = RepeatsDropped::Kind::kForTime,
+                          .amount = 120,
+                          .setting = "duplicate_window of the stream"},
+        .limits = kLimits,
+        .options = nats::kOptions,
         .example_option = "stream = \"ORDERS\"",
         .check_topic = nats::check_subject,
         .topic_token = nats::encode_token,

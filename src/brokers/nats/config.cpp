@@ -21,53 +21,34 @@ Status check_name(std::string_view option, const std::string& value) {
                    "'; a name of NATS has no white space and none of . * > / $ %");
 }
 
-// True: it was an option of both sides.
-Result<bool> add_common_option(std::string_view name, const std::string& value,
-                               NatsConfig& config) {
-    if (name == "stream") {
-        config.stream = value;
-        if (Status valid = check_name(name, value); !valid.ok()) return valid.error();
-    } else if (name == "creds_file") {
-        config.creds_file = value;
-    } else if (name == "inbox_prefix") {
-        config.inbox_prefix = value;
-        if (!check_subject(value).ok()) {
-            return invalid("nats.inbox_prefix is '" + value +
-                           "'; it is the beginning of a subject, as _INBOX");
-        }
-    } else {
-        return net::add_access_option(kProduct, name, value, config);
+// Of both sides.
+Status take_options(const BackendValues& values, NatsConfig& config) {
+    net::take_access(values, config);
+    config.creds_file = values.text("creds_file");
+    config.stream = values.text("stream");
+    config.inbox_prefix = values.text("inbox_prefix");
+    if (!check_subject(config.inbox_prefix).ok()) {
+        return invalid("nats.inbox_prefix is '" + config.inbox_prefix +
+                       "'; it is the beginning of a subject, as _INBOX");
     }
-    return true;
+    return values.given("stream") ? check_name("stream", config.stream) : Status();
 }
 
-Status add_option(std::string_view name, const std::string& value, NatsConfig& config) {
-    const auto known = add_common_option(name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "dedup") return net::read_flag(kProduct, name, value, config.dedup);
-    if (name == "producer") {
-        config.producer = value;
-        if (!value.empty()) return {};
+Status take_sink_options(const BackendValues& values, NatsConfig& config) {
+    config.dedup = values.flag("dedup");
+    config.producer = values.text("producer");
+    if (values.given("producer") && config.producer.empty()) {
         return invalid("nats.producer is a name, and empty");
     }
-    return invalid("NATS has no option '" + std::string(name) +
-                   "'; there are stream, dedup, producer, inbox_prefix, creds_file, ca_file, "
-                   "cert_file, key_file, "
-                   "verify and password_file");
+    return take_options(values, config);
 }
 
-Status add_consumer_option(std::string_view name, const std::string& value, NatsConfig& config) {
-    const auto known = add_common_option(name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "consumer") {
-        config.consumer = value;
-        return check_name(name, value);
+Status take_consumer_options(const BackendValues& values, NatsConfig& config) {
+    config.consumer = values.text("consumer");
+    if (values.given("consumer")) {
+        if (Status valid = check_name("consumer", config.consumer); !valid.ok()) return valid;
     }
-    return invalid("a consumer of NATS has no option '" + std::string(name) +
-                   "'; there are stream, consumer, inbox_prefix, creds_file, ca_file, cert_file, "
-                   "key_file, verify and password_file");
+    return take_options(values, config);
 }
 
 Status check(const Url& url, const NatsConfig& config) {
@@ -90,11 +71,14 @@ Status check(const Url& url, const NatsConfig& config) {
 
 Result<NatsConfig> make_config(std::string_view url,
                                const std::map<std::string, std::string>& options) {
-    return net::read_config<NatsConfig>(kProduct, url, options, add_option, check);
+    return net::read_config<NatsConfig>(kProduct, net::scope_of(kProduct, kOptions), url, options,
+                                        take_sink_options, check);
 }
 
 Result<NatsConfig> make_consumer_config(std::string_view url) {
-    auto config = net::read_config<NatsConfig>(kProduct, url, {}, add_consumer_option, check);
+    auto config = net::read_config<NatsConfig>(
+        kProduct, {"a consumer of NATS", kProduct.prefix, kConsumerOptions}, url, {},
+        take_consumer_options, check);
     if (config.ok() && (config->stream.empty() || config->consumer.empty())) {
         return invalid(
             "the NATS URL names no stream or no consumer; use "

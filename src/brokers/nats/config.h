@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -12,6 +13,38 @@
 
 namespace outbox::nats {
 
+inline constexpr std::array kCommonOptions{
+    BackendOption{.name = "creds_file",
+                  .type = OptionType::kPath,
+                  .help = "instead of user and password: JWT and seed, as `nsc generate creds` "
+                          "writes them, or the seed of an NKey; read at each connection"},
+    BackendOption{.name = "inbox_prefix",
+                  .fallback = "_INBOX",
+                  .help = "what the subjects of answers begin with"},
+};
+inline constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{.name = "stream",
+                      .help = "the stream that has to take the events; one that another takes "
+                              "waits. Without it whichever has the subject"},
+        BackendOption{.name = "dedup",
+                      .type = OptionType::kFlag,
+                      .fallback = "true",
+                      .help = "`false`: the stream is given no ids and drops no repeats, for an "
+                              "adopted table whose ids come again"},
+        BackendOption{.name = "producer",
+                      .help = "the name by which ids of this route are told from others'; made of "
+                              "the database, the table, the tenants and the time when the route "
+                              "began"},
+    },
+    kCommonOptions, net::kAccessOptions);
+inline constexpr auto kConsumerOptions = all_options(
+    std::array{
+        BackendOption{.name = "stream", .help = "where messages come from"},
+        BackendOption{.name = "consumer", .help = "of that stream: durable, and pull"},
+    },
+    kCommonOptions, net::kAccessOptions);
+
 /// "NATS at host:4222".
 [[nodiscard]] std::string name_of_host(const net::Host& host);
 
@@ -20,12 +53,12 @@ struct NatsConfig : net::ServerAccess {
     std::chrono::seconds connect_timeout{5};
     /// JWT and seed, as `nsc` writes them, or the seed of an NKey alone; read for each connection.
     std::string creds_file;
-    std::string inbox_prefix = "_INBOX";  ///< What answers come to begins with it.
+    std::string inbox_prefix;  ///< What answers come to begins with it.
 
     /// Who publishes: ids are told apart by it, as one stream may take events of several routes and
     /// outboxes, whose ids may be the same.
     std::string producer;
-    bool dedup = true;  ///< The stream is given ids by which it drops repeats.
+    bool dedup = false;  ///< The stream is given ids by which it drops repeats.
 
     /// The stream that takes what is published; empty: whichever has the subject. Consumers: where
     /// messages come from.

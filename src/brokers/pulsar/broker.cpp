@@ -13,6 +13,10 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"pulsar", "pulsar+ssl"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record with its headers", .setting = "maxMessageSize of the brokers"},
+    RecordLimit{.what = "record with its headers", .setting = "max-message-size of the topic"},
+};
 
 Result<pulsar::PulsarConfig> config_of(const Destination& destination) {
     auto config = pulsar::make_config(destination.url, destination.options);
@@ -30,10 +34,8 @@ const Broker& pulsar_broker() {
         .schemes = kSchemes,
         .urls = "pulsar(+ssl)://:TOKEN@host:port",
         .capabilities = &pulsar::kCapabilities,
-        .limits = "maxMessageSize of the brokers, headers included; max-message-size of the topic",
-        .options =
-            "`tenant`, `namespace`, `mixed_batches`, `token_file`, `ca_file`, `cert_file`, "
-            "`key_file`, `verify`, for example `namespace = \"orders\"`",
+        .limits = kLimits,
+        .options = pulsar::kOptions,
         .example_option = "namespace = \"orders\"",
         .check_topic = pulsar::check_topic,
         .topic_token = pulsar::encode_part,

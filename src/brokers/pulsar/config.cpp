@@ -13,31 +13,20 @@ ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
-Status set_name(std::string_view option, const std::string& value, std::string& out) {
-    out = value;
+Status check_name(std::string_view option, const std::string& value) {
     if (is_name(value)) return {};
     return invalid("pulsar." + std::string(option) + " is '" + value +
                    "'; tenants and namespaces have letters, digits and -=:._");
 }
 
-Status add_option(std::string_view name, const std::string& value, PulsarConfig& config) {
-    if (name == "tenant") return set_name(name, value, config.tenant);
-    if (name == "namespace") return set_name(name, value, config.name_space);
-    if (name == "mixed_batches") {
-        return net::read_flag(kProduct, name, value, config.mixed_batches);
-    }
-    if (name == "token_file") {
-        config.password_file = value;
-        return {};
-    }
-    if (name != "password_file") {
-        const auto known = net::add_access_option(kProduct, name, value, config);
-        if (!known.ok()) return known.error();
-        if (*known) return {};
-    }
-    return invalid("Pulsar has no option '" + std::string(name) +
-                   "'; there are tenant, namespace, mixed_batches, token_file, ca_file, "
-                   "cert_file, key_file and verify");
+Status take_options(const BackendValues& values, PulsarConfig& config) {
+    net::take_tls(values, config);
+    config.password_file = values.text("token_file");
+    config.mixed_batches = values.flag("mixed_batches");
+    config.tenant = values.text("tenant");
+    config.name_space = values.text("namespace");
+    Status valid = check_name("tenant", config.tenant);
+    return valid.ok() ? check_name("namespace", config.name_space) : valid;
 }
 
 Status check(const Url& url, const PulsarConfig& config) {
@@ -58,7 +47,8 @@ Status check(const Url& url, const PulsarConfig& config) {
 
 Result<PulsarConfig> make_config(std::string_view url,
                                  const std::map<std::string, std::string>& options) {
-    return net::read_config<PulsarConfig>(kProduct, url, options, add_option, check);
+    return net::read_config<PulsarConfig>(kProduct, net::scope_of(kProduct, kOptions), url, options,
+                                          take_options, check);
 }
 
 std::optional<BrokerAddress> read_broker_url(std::string_view url) {

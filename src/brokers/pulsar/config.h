@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -13,14 +14,34 @@
 
 namespace outbox::pulsar {
 
+inline constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{
+            .name = "tenant", .fallback = "public", .help = "of topics whose names have no slash"},
+        BackendOption{.name = "namespace",
+                      .fallback = "default",
+                      .help = "of topics whose names have no slash"},
+        BackendOption{
+            .name = "mixed_batches",
+            .type = OptionType::kFlag,
+            .fallback = "false",
+            .help = "`true`: events with different keys share batches, which is faster. Only for "
+                    "topics that no subscription of the type Key_Shared reads: it hands a whole "
+                    "batch to the consumer of its first key"},
+        BackendOption{.name = "token_file",
+                      .type = OptionType::kPath,
+                      .help = "instead of the token in the URL; read at each connection"},
+    },
+    net::kTlsOptions);
+
 /// "Pulsar at host:6650".
 [[nodiscard]] std::string name_of_host(const net::Host& host);
 
 /// The hosts are brokers, or proxies, of one cluster. The password is a token.
 struct PulsarConfig : net::ServerAccess {
     std::chrono::seconds connect_timeout{5};
-    std::string tenant = "public";  ///< Of topics whose names have no slash.
-    std::string name_space = "default";
+    std::string tenant;  ///< Of topics whose names have no slash.
+    std::string name_space;
     /// Events with different keys may share a batch: a subscription of the type Key_Shared hands a
     /// batch to one consumer, whatever keys are in it.
     bool mixed_batches = false;

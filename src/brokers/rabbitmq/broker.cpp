@@ -13,6 +13,13 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"amqp", "amqps"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record", .setting = "max_message_size of the broker"},
+    RecordLimit{.what = "headers and key", .setting = "frame_max of the connection"},
+    RecordLimit{.what = "routing key", .most = 255},
+    RecordLimit{.what = "id", .most = 255},
+    RecordLimit{.what = "type", .most = 255},
+};
 
 Result<rabbitmq::RabbitmqConfig> config_of(const Destination& destination) {
     auto config = rabbitmq::make_config(destination.url, destination.options);
@@ -29,12 +36,8 @@ const Broker& rabbitmq_broker() {
         .schemes = kSchemes,
         .urls = "amqp(s)://user:password@host:port/vhost?exchange=NAME",
         .capabilities = &rabbitmq::kCapabilities,
-        .limits =
-            "max_message_size of the broker; routing key, id and type 255 bytes; headers and "
-            "key together frame_max",
-        .options =
-            "`exchange`, `declare`, `exchange_type`, `heartbeat_s`, `ca_file`, `cert_file`, "
-            "`key_file`, `verify`, `password_file`, for example `exchange = \"orders\"`",
+        .limits = kLimits,
+        .options = rabbitmq::kOptions,
         .example_option = "exchange = \"orders\"",
         .why_not_header = rabbitmq::why_not_header,
         .make = configured::make<config_of, rabbitmq::RabbitmqSink>,

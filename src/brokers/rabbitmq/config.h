@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,34 @@
 
 namespace outbox::rabbitmq {
 
+inline constexpr std::array kHeartbeatOption{
+    BackendOption{.name = "heartbeat_s",
+                  .type = OptionType::kInteger,
+                  .fallback = "5",
+                  .unit = "s",
+                  .min = 1,
+                  .max = 3'600,
+                  .help = "a server that says nothing for twice as long is gone"},
+};
+inline constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{.name = "exchange",
+                      .help = "where messages go; empty: the default exchange, where the routing "
+                              "key names a queue"},
+        BackendOption{.name = "declare",
+                      .type = OptionType::kFlag,
+                      .fallback = "false",
+                      .help = "`true`: makes a missing exchange, durable"},
+        BackendOption{.name = "exchange_type",
+                      .fallback = "topic",
+                      .help = "of an exchange that is made: `topic`, `direct`, `fanout`, `headers` "
+                              "or a plugin's `x-...`"},
+    },
+    kHeartbeatOption, net::kAccessOptions);
+inline constexpr auto kQueueOptions =
+    all_options(std::array{BackendOption{.name = "queue", .help = "where messages come from"}},
+                kHeartbeatOption, net::kAccessOptions);
+
 /// "RabbitMQ at host:5672".
 [[nodiscard]] std::string name_of_host(const net::Host& host);
 
@@ -22,8 +51,8 @@ struct RabbitmqConfig : net::ServerAccess {
     std::string exchange;  ///< Empty: the default exchange, where the routing key names a queue.
     std::string queue;     ///< Consumers: where messages come from.
     bool declare = false;  ///< Makes a missing exchange, durable, of `exchange_type`.
-    std::string exchange_type = "topic";
-    std::chrono::seconds heartbeat{5};
+    std::string exchange_type;
+    std::chrono::seconds heartbeat{};
     std::chrono::seconds connect_timeout{5};
 
     std::size_t max_records = 10'000;               ///< Under way at once.

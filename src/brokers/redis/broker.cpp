@@ -14,6 +14,10 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"redis", "rediss"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "value", .setting = "proto-max-bulk-len of the server"},
+    RecordLimit{.what = "headers", .most = 3'500, .unit = "headers"},
+};
 
 Result<redis::RedisConfig> config_of(const Destination& destination) {
     auto config = redis::make_config(destination.url, destination.options, destination.max_repeats);
@@ -32,12 +36,12 @@ const Broker& redis_broker() {
         .urls = "redis(s)://user:password@host:port/database",
         .capabilities = &redis::kCapabilities,
         .drops_repeats =
-            "among a route's last `dedup_window` ids, as long as the server keeps its "
-            "data: a failover may lose some of it",
-        .limits = "proto-max-bulk-len of the server; 3,500 headers",
-        .options =
-            "`dedup_window`, `max_len`, `producer`, `ca_file`, `cert_file`, `key_file`, "
-            "`verify`, `password_file`, for example `max_len = 1000000`",
+            {.kind = RepeatsDropped::Kind::kOfLast,
+             .amount = 10'000,
+             .option = "dedup_window",
+             .note = "as long as the server keeps its data: a failover may lose some of it"},
+        .limits = kLimits,
+        .options = redis::kOptions,
         .example_option = "max_len = 1000000",
         .check_topic = redis::check_stream_name,
         .why_not_header = redis::why_not_header,

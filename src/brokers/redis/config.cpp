@@ -1,8 +1,6 @@
 #include "brokers/redis/config.h"
 
 #include <algorithm>
-#include <limits>
-#include <optional>
 
 #include "core/url.h"
 
@@ -12,60 +10,20 @@ namespace {
 constexpr net::Product kProduct{"Redis", "redis.", "redis", "rediss", "redis://host:6379/0",
                                 6379,    6379};
 constexpr int kMaxDatabase = 65'535;
-constexpr std::size_t kMaxWindow = 1'000'000;
 constexpr std::size_t kMaxNameBytes = 512;
 
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
-struct Options {
-    std::optional<std::size_t> dedup_window;
-};
-
-Status add_option(std::string_view name, const std::string& value, RedisConfig& config,
-                  Options& given) {
-    const auto known = net::add_access_option(kProduct, name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "max_len") {
-        if (!net::read_number<std::int64_t>(value, 1, std::numeric_limits<std::int64_t>::max(),
-                                            config.max_len)) {
-            return invalid("redis.max_len is '" + value + "'; it is a number of entries, from 1");
-        }
-    } else if (name == "dedup_window") {
-        std::size_t window = 0;
-        if (!net::read_number<std::size_t>(value, 0, kMaxWindow, window)) {
-            return invalid("redis.dedup_window is '" + value + "'; it is 0 to 1000000 ids");
-        }
-        given.dedup_window = window;
-    } else if (name == "producer") {
-        if (value.empty() || value.size() > kMaxNameBytes) {
-            return invalid("redis.producer is a name of 1 to 512 bytes");
-        }
-        config.producer = value;
-    } else {
-        return invalid("Redis has no option '" + std::string(name) +
-                       "'; there are dedup_window, max_len, producer, ca_file, cert_file, "
-                       "key_file, verify and password_file");
-    }
-    return {};
-}
-
-Status add_group_option(std::string_view name, const std::string& value, RedisConfig& config) {
-    const auto known = net::add_access_option(kProduct, name, value, config);
-    if (!known.ok()) return known.error();
-    if (*known) return {};
-    if (name == "stream") {
-        config.stream = value;
-    } else if (name == "group") {
-        config.group = value;
-    } else {
-        return invalid("a consumer of Redis has no option '" + std::string(name) +
-                       "'; there are stream, group, ca_file, cert_file, key_file, verify and "
-                       "password_file");
-    }
-    return {};
+Status take_options(const BackendValues& values, RedisConfig& config) {
+    net::take_access(values, config);
+    if (values.given("max_len")) config.max_len = values.integer("max_len");
+    config.dedup_window = values.size("dedup_window");
+    config.producer = values.text("producer");
+    const bool is_name = !config.producer.empty() && config.producer.size() <= kMaxNameBytes;
+    if (!values.given("producer") || is_name) return {};
+    return invalid("redis.producer is a name of 1 to 512 bytes");
 }
 
 Status add_database(const Url& url, RedisConfig& config) {
@@ -84,19 +42,18 @@ Result<RedisConfig> make_config(std::string_view url,
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return parsed.error();
     RedisConfig config;
-    Options given;
     Status read = net::add_url(kProduct, *parsed, config);
     if (read.ok()) read = add_database(*parsed, config);
-    if (read.ok()) {
-        read = net::read_options(kProduct, *parsed, options,
-                                 [&](std::string_view name, const std::string& value) {
-                                     return add_option(name, value, config, given);
-                                 });
-    }
+    if (!read.ok()) return read.error();
+    const auto values =
+        read_backend_options(net::scope_of(kProduct, kOptions), parsed->query, options);
+    if (!values.ok()) return values.error();
+    read = take_options(*values, config);
     if (read.ok()) read = net::check_access(kProduct, *parsed, config);
     if (!read.ok()) return read.error();
-    config.dedup_window = given.dedup_window.value_or(
-        std::min(std::max(config.dedup_window, max_repeats), kMaxWindow));
+    if (!values->given("dedup_window")) {
+        config.dedup_window = std::min(std::max(config.dedup_window, max_repeats), kMaxWindow);
+    }
     if (config.dedup_window > 0 && config.dedup_window < max_repeats) {
         return ErrorInfo{ErrorCode::kGuaranteeRefused,
                          Advice::kStop,
@@ -115,10 +72,14 @@ Result<RedisConfig> make_group_config(std::string_view url) {
     RedisConfig config;
     Status read = net::add_url(kProduct, *parsed, config);
     if (read.ok()) read = add_database(*parsed, config);
-    for (const auto& [name, value] : parsed->query) {
-        if (read.ok()) read = add_group_option(name, value, config);
-    }
-    if (read.ok()) read = net::check_access(kProduct, *parsed, config);
+    if (!read.ok()) return read.error();
+    const auto values = read_backend_options(
+        {"a consumer of Redis", kProduct.prefix, kGroupOptions}, parsed->query, {});
+    if (!values.ok()) return values.error();
+    net::take_access(*values, config);
+    config.stream = values->text("stream");
+    config.group = values->text("group");
+    read = net::check_access(kProduct, *parsed, config);
     if (!read.ok()) return read.error();
     if (config.stream.empty() || config.group.empty()) {
         return invalid(

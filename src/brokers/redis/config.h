@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,6 +14,36 @@
 #include "net/server_access.h"
 
 namespace outbox::redis {
+
+inline constexpr std::size_t kMaxWindow = 1'000'000;
+inline constexpr auto kOptions = all_options(
+    std::array{
+        BackendOption{.name = "dedup_window",
+                      .type = OptionType::kInteger,
+                      .fallback = "10000",
+                      .unit = "ids",
+                      .max = kMaxWindow,
+                      .help = "ids of a route that the server remembers, to drop repeats; by "
+                              "itself at least `max_unrecorded`. 0: none, and repeats come "
+                              "through, for an adopted table whose ids come again"},
+        BackendOption{.name = "max_len",
+                      .type = OptionType::kInteger,
+                      .unit = "entries",
+                      .min = 1,
+                      .max = std::numeric_limits<std::int64_t>::max(),
+                      .help = "cuts a stream to about so many with `XADD ... MAXLEN ~`; without it "
+                              "somebody else has to (`XTRIM`)"},
+        BackendOption{.name = "producer",
+                      .help = "the name under which ids are remembered; made of the database, the "
+                              "table, the tenants and the time when the route began"},
+    },
+    net::kAccessOptions);
+inline constexpr auto kGroupOptions = all_options(
+    std::array{
+        BackendOption{.name = "stream", .help = "where entries come from"},
+        BackendOption{.name = "group", .help = "of that stream"},
+    },
+    net::kAccessOptions);
 
 /// "Redis at host:6379".
 [[nodiscard]] std::string name_of_host(const net::Host& host);
@@ -24,7 +56,7 @@ struct RedisConfig : net::ServerAccess {
     /// Who publishes; repeats are dropped and others kept out under this name.
     std::string producer;
     /// Ids that the server remembers of this producer; 0: it drops no repeats.
-    std::size_t dedup_window = 10'000;
+    std::size_t dedup_window = 0;
     std::int64_t max_len = 0;  ///< Entries that a stream keeps at least when it is cut; 0: all.
     std::string stream;        ///< Consumers: where entries come from.
     std::string group;

@@ -14,6 +14,11 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"sns", "sns+http"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record with its attributes",
+                .most = 1'048'576,
+                .setting = "MaximumMessageSize of the topic"},
+};
 
 Result<sns::SnsConfig> config_of(const Destination& destination) {
     auto config = sns::make_config(destination.url, destination.options);
@@ -31,8 +36,11 @@ const Broker& sns_broker() {
         .schemes = kSchemes,
         .urls = "sns://sns.REGION.amazonaws.com (sns+http://host:port in clear)",
         .capabilities = &sns::kCapabilities,
-        .drops_repeats = "for 5 min, by FIFO topics alone; a standard topic keeps no order either",
-        .limits = "1 MiB, attributes included; MaximumMessageSize of the topic",
+        .drops_repeats = {.kind = RepeatsDropped::Kind::kForTime,
+                          .amount = 300,
+                          .note = "by FIFO topics alone"},
+        .unordered = "standard topics",
+        .limits = kLimits,
         .options = aws::kOptions,
         .example_option = "region = \"eu-central-1\"",
         .check_topic = sns::check_topic,

@@ -14,6 +14,11 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 2> kSchemes{"sqs", "sqs+http"};
+constexpr std::array kLimits{
+    RecordLimit{.what = "record with its attributes",
+                .most = 1'048'576,
+                .setting = "MaximumMessageSize of the queue"},
+};
 
 Result<sqs::SqsConfig> config_of(const Destination& destination) {
     auto config = sqs::make_config(destination.url, destination.options);
@@ -31,8 +36,11 @@ const Broker& sqs_broker() {
         .schemes = kSchemes,
         .urls = "sqs://sqs.REGION.amazonaws.com (sqs+http://host:port in clear)",
         .capabilities = &sqs::kCapabilities,
-        .drops_repeats = "for 5 min, by FIFO queues alone; a standard queue keeps no order either",
-        .limits = "1 MiB, attributes included; MaximumMessageSize of the queue",
+        .drops_repeats = {.kind = RepeatsDropped::Kind::kForTime,
+                          .amount = 300,
+                          .note = "by FIFO queues alone"},
+        .unordered = "standard queues",
+        .limits = kLimits,
         .options = aws::kOptions,
         .example_option = "region = \"eu-central-1\"",
         .check_topic = sqs::check_queue,

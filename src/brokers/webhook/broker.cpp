@@ -105,12 +105,9 @@ const Broker& webhook_broker() {
         .schemes = urls.schemes(),
         .urls = urls.help(),
         .capabilities = &webhook::kCapabilities,
-        .drops_repeats =
-            "while the delivery waits; behind it receivers drop repeats by `webhook-id`",
-        .options =
-            "`key_file`, `allow`, `allow_http`, `ca_file`, `timeout_ms`, `connect_timeout_ms`, "
-            "`max_connections`, `max_per_endpoint`, `owner`, for example `key_file = "
-            "\"/etc/outbox/webhook.key\"`",
+        .drops_repeats = {.kind = RepeatsDropped::Kind::kWhileKept,
+                          .note = "behind it receivers drop repeats by `webhook-id`"},
+        .options = webhook::kOptions,
         .example_option = "key_file = \"/etc/outbox/webhook.key\"",
         .make = make,
         .look = look,

@@ -3,8 +3,13 @@
 #include "backend/broker.h"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/url.h"
 
@@ -12,49 +17,91 @@ namespace outbox {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSchemes{"parrot"};
-constexpr std::string_view kTimes = "parrot.times";
+constexpr std::array kOptions{
+    BackendOption{.name = "times",
+                  .type = OptionType::kInteger,
+                  .fallback = "1",
+                  .min = 1,
+                  .max = 100,
+                  .help = "how often it says everything"},
+    BackendOption{.name = "watchword", .secret = true, .help = "that it says first of all"},
+};
+constexpr std::size_t kMostHeard = 1'000;
 
 const spi::SinkCapabilities kCapabilities{"parrot", spi::Guarantee::kAtLeastOnce,
                                           /*fail_stop_order=*/true};
 
+ErrorInfo cannot_say(const std::string& path, int error) {
+    return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, std::to_string(error),
+            "the parrot cannot say it into " + path + ": " + std::strerror(error)};
+}
+
 class ParrotSink final : public spi::Sink {
   public:
-    ParrotSink(std::string path, int times) : path_(std::move(path)), times_(times) {}
+    ParrotSink(std::string path, std::size_t times, std::string watchword)
+        : path_(std::move(path)), times_(times), watchword_(std::move(watchword)) {}
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
         return kCapabilities;
     }
-    Status check() override { return {}; }
+    Status check() override {
+        std::error_code ignored;
+        const auto folder = std::filesystem::path(path_).parent_path();
+        return std::filesystem::is_directory(folder, ignored) ? Status()
+                                                              : cannot_say(path_, ENOENT);
+    }
     Result<std::string> destination() override { return path_; }
     [[nodiscard]] bool publish(const spi::Record& record) override {
-        std::ofstream file(path_, std::ios::app);
-        for (int i = 0; i < times_; ++i) file << record.key << ' ' << record.value << '\n';
-        said_.push_back(record.token);
+        if (heard_.size() >= kMostHeard) return false;
+        heard_.push_back(record);  // whose views stay until `poll` has told the outcome
         return true;
     }
-    void poll(std::chrono::milliseconds /*max_wait*/, spi::Completions& out) override {
-        out.acknowledged.insert(out.acknowledged.end(), said_.begin(), said_.end());
-        said_.clear();
+    void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
+        if (heard_.empty()) {
+            std::this_thread::sleep_for(max_wait);  // nothing can come meanwhile
+            return;
+        }
+        const int error = say_all();
+        for (const spi::Record& record : heard_) {
+            if (error == 0) {
+                out.acknowledged.push_back(record.token);
+            } else {
+                out.failed.push_back({record.token, cannot_say(path_, error)});
+            }
+        }
+        heard_.clear();
     }
 
   private:
-    std::string path_;
-    int times_;
-    std::vector<std::uint64_t> said_;
+    // 0, or an error of which nobody can say what is in the file: all of it comes again.
+    int say_all() {
+        errno = 0;
+        std::ofstream file(path_, std::ios::app);
+        if (!watchword_.empty()) file << watchword_ << '\n';
+        for (const spi::Record& record : heard_) {
+            for (std::size_t i = 0; i < times_; ++i) {
+                file << record.key << ' ' << record.value << '\n';
+            }
+        }
+        file.close();
+        if (file) return 0;
+        return errno != 0 ? errno : EIO;
+    }
+
+    const std::string path_;
+    const std::size_t times_;
+    const std::string watchword_;
+    std::vector<spi::Record> heard_;
 };
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
-    int times = 1;
-    for (const auto& [name, value] : destination.options) {
-        if (name != kTimes) {
-            return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                             name + ": the parrot has the option times alone"};
-        }
-        times = std::stoi(value);
-    }
     const auto url = parse_url(destination.url);
     if (!url.ok()) return url.error();
-    return std::unique_ptr<spi::Sink>(new ParrotSink(url->path, times));
+    const auto options =
+        read_backend_options({"the parrot", "parrot.", kOptions}, url->query, destination.options);
+    if (!options.ok()) return options.error();
+    return std::unique_ptr<spi::Sink>(
+        new ParrotSink(url->path, options->size("times"), options->text("watchword")));
 }
 
 std::string weakness(const Destination& /*destination*/) {
@@ -69,7 +116,7 @@ const Broker& parrot_broker() {
         .schemes = kSchemes,
         .urls = "parrot:///file",
         .capabilities = &kCapabilities,
-        .options = "`times = 2` says everything twice",
+        .options = kOptions,
         .example_option = "times = 2",
         .make = make,
         .weakness = weakness,

@@ -1,10 +1,10 @@
-#include "runtime/suggest.h"
+#include "core/suggest.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 
-namespace outbox::runtime {
+namespace outbox {
 namespace {
 
 // Levenshtein distance with one row of memory.
@@ -45,4 +45,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string_vi
     return best.empty() ? std::string() : "; did you mean '" + std::string(best) + "'?";
 }
 
-}  // namespace outbox::runtime
+}  // namespace outbox

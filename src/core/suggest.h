@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace outbox::runtime {
+namespace outbox {
 
 /// The candidate that `word` was probably meant to be, or "".
 [[nodiscard]] std::string_view closest(std::string_view word,
@@ -14,4 +14,4 @@ namespace outbox::runtime {
 [[nodiscard]] std::string did_you_mean(std::string_view word,
                                        const std::vector<std::string_view>& candidates);
 
-}  // namespace outbox::runtime
+}  // namespace outbox

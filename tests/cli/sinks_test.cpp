@@ -1,7 +1,9 @@
 // What each built-in destination says of itself, for machines and for people.
+#include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/files.h"
 #include "tests/support/process.h"
 
 namespace outbox::test {
@@ -141,6 +143,29 @@ TEST(Sinks, OptionsAreDeclaredWithTypesRangesAndDefaults) {
         EXPECT_EQ(option.at("max"), 1'000'000);
         EXPECT_EQ(option.at("unit"), "ids");
     }
+}
+
+// Also where its URL is a database's.
+TEST(Sinks, OptionsStandInTheTableOfTheRoute) {
+    const TemporaryFolder folder("sinks");
+    const std::string database = "sqlite://" + (folder / "shop.db").string();
+    ASSERT_EQ(run({.command = {OUTBOX_BINARY, "migrate", "--db", database}}).status.code, 0);
+    const auto check = [&](const std::string& option) {
+        const std::string file = folder / "outbox.toml";
+        std::ofstream(file) << "[[route]]\nname = \"r\"\nto = \"mailbox+" << database
+                            << "\"\n[route.mailbox]\n"
+                            << option << "\n";
+        return run(
+            {.command = {OUTBOX_BINARY, "relay", "--check", "--from", database, "--config", file}});
+    };
+    const Finished well = check("mailbox = \"orders\"");
+    EXPECT_EQ(well.status.code, 0) << well.out << well.err;
+    const Finished unknown = check("malbox = \"orders\"");
+    EXPECT_EQ(unknown.status.code, 2) << unknown.out << unknown.err;
+    EXPECT_THAT(unknown.err, HasSubstr("a mailbox has no option 'malbox'; there are mailbox and "
+                                       "owner; did you mean 'mailbox'?"));
+    const Finished empty = check("mailbox = \"\"");
+    EXPECT_EQ(empty.status.code, 2) << empty.out << empty.err;
 }
 
 TEST(Sinks, PeopleReadTheSame) {

@@ -1,21 +1,49 @@
 #include "tests/brokers/relay_suite.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
+#include "tests/chaos/load.h"
 #include "tests/support/eventually.h"
+#include "tests/support/pg.h"
 #include "tests/support/process.h"
+#include "tests/support/servers.h"
 #include "tests/support/sqlite.h"
 
 namespace outbox::test {
 
 using namespace std::chrono_literals;
 
+namespace {
+
 constexpr int kKeys = 50;
+
+std::string journal_of(const std::vector<core::JournalLine>& lines) {
+    std::string journal;
+    for (const core::JournalLine& line : lines) {
+        nlohmann::json fields{{"id", line.id}, {"key", line.key}, {"n", line.n}};
+        if (line.state == core::JournalState::kIntent) fields["state"] = "intent";
+        journal += fields.dump() + "\n";
+    }
+    return journal;
+}
+
+std::vector<core::JournalLine> lines_of(const std::vector<Arrived>& arrived) {
+    std::vector<core::JournalLine> lines;
+    for (const Arrived& record : arrived) {
+        core::JournalLine line;
+        line.id = record.id;
+        line.key = record.key.value();
+        line.n = nlohmann::json::parse(record.value.value()).at("n");
+        lines.push_back(std::move(line));
+    }
+    return lines;
+}
+
+}  // namespace
 
 RelaySuite::RelaySuite() {
     const Finished migrated = outbox_.run({"migrate", "--db", url_});
@@ -27,13 +55,20 @@ std::vector<std::string> RelaySuite::arguments(const std::string& to) const {
 }
 
 void RelaySuite::write(const std::string& topic, int events, int from) {
-    Sqlite(path_).exec(
+    const auto rows = Sqlite(path_).query(
         "WITH RECURSIVE n(i) AS (SELECT " + std::to_string(from) +
         " UNION ALL SELECT i + 1 FROM n WHERE i + 1 < " + std::to_string(from + events) +
         ") INSERT INTO outbox_events (topic, aggregate_type, event_type, key, payload) SELECT "
         "nullif('" +
         topic + "', ''), 'A', 'T', 'key-' || (i % " + std::to_string(kKeys) +
-        "), json_object('n', i) FROM n");
+        "), json_object('n', i + 1) FROM n RETURNING id, key, payload ->> 'n'");
+    for (const Sqlite::Row& row : rows) {
+        core::JournalLine line;
+        line.id = row[0].value();
+        line.key = row[1].value();
+        line.n = std::stoll(row[2].value());
+        produced_.push_back(std::move(line));
+    }
 }
 
 void RelaySuite::publish_one(const std::string& to, const std::string& topic,
@@ -84,7 +119,8 @@ void RelaySuite::publish_and_replay(const std::string& to, const std::string& to
 }
 
 long long RelaySuite::left() {
-    return Sqlite(path_).number("SELECT count(*) FROM outbox_events");
+    const std::string count = "SELECT count(*) FROM outbox_events";
+    return url_.starts_with("sqlite:") ? Sqlite(path_).number(count) : Pg(url_).number(count);
 }
 
 void RelaySuite::publish_all_through_a_kill(const std::string& to, const std::string& topic,
@@ -161,23 +197,52 @@ void RelaySuite::replace_the_file(const std::string& to, const Count& count) {
     }
 }
 
-void RelaySuite::expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats,
-                            int events) {
-    std::set<std::string> seen;
-    std::map<std::string, int> last;
-    std::size_t repeats = 0;
-    for (const Arrived& record : arrived) {
-        if (!seen.insert(record.id).second) {
-            ++repeats;
-            continue;
-        }
-        const int n = nlohmann::json::parse(record.value.value())["n"];
-        const auto [before, first] = last.emplace(record.key.value(), n);
-        EXPECT_TRUE(first || before->second < n) << record.key.value() << ": " << n;
-        before->second = n;
+void RelaySuite::publish_a_load_through_kills(const std::string& to, const std::string& topic,
+                                              const std::string& mode) {
+    constexpr int kKills = 3;
+    constexpr long long kBetween = 100;
+    url_ = shared_postgres().create_database();
+    const Finished migrated = outbox_.run({"migrate", "--db", url_});
+    ASSERT_EQ(migrated.status.code, 0) << migrated.err;
+    auto words = arguments(to);
+    // The next one waits for the lease of the one that was killed.
+    words.insert(words.end(),
+                 {"--topic-template", topic, "--mode", mode, "--lease-ttl-ms", "2000"});
+    Load load(url_, kKeys);
+    load.start(4);
+    const auto published = [&] {
+        const long long before = load.committed();
+        return before - left();
+    };
+    for (int killed = 0; killed < kKills; ++killed) {
+        Process relay = outbox_.start_relay(words);
+        const long long target = std::max(published(), 0LL) + kBetween;
+        ASSERT_TRUE(eventually(120s, "some are published", [&] { return published() >= target; }))
+            << relay.stderr_text();
+        relay.kill(SIGKILL);
+        relay.wait(60s);
     }
-    EXPECT_EQ(seen.size(), static_cast<std::size_t>(events));
-    EXPECT_LE(repeats, most_repeats);
+    load.stop();
+    produced_ = load.produced();
+    Process relay = outbox_.start_relay(words);
+    ASSERT_TRUE(eventually(120s, "all are published", [&] { return left() == 0; }))
+        << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+}
+
+void RelaySuite::expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats) {
+    const auto produced = outbox_.write("produced.jsonl", journal_of(produced_));
+    const auto received = outbox_.write("received.jsonl", journal_of(lines_of(arrived)));
+    // Without --db: a dead letter is a loss here.
+    const Finished judged = outbox_.run(
+        {"verify", "--produced", produced.string(), "--received", received.string(), "--json"});
+    EXPECT_EQ(judged.status.code, 0) << judged.out << judged.err;
+    const auto verdict = nlohmann::json::parse(judged.out);
+    EXPECT_EQ(verdict.at("produced"), committed());
+    EXPECT_EQ(verdict.at("received"), arrived.size());
+    EXPECT_EQ(verdict.at("uncertain"), 0);
+    EXPECT_GT(committed(), 0U);
+    EXPECT_LE(verdict.at("repeats"), most_repeats);
 }
 
 std::pair<int, std::string> RelaySuite::check(const std::string& to) {

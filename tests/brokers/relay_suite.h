@@ -8,17 +8,19 @@
 
 #include "tests/conformance/letters.h"
 #include "tests/support/outbox_binary.h"
+#include "verify/verify.h"
 
 namespace outbox::test {
 
-// The relay itself, from a SQLite database to a real broker.
+// The relay itself, from a SQLite database (or one of PostgreSQL) to a real broker. What was
+// committed is kept as a journal, and `outbox verify` judges what arrived.
 class RelaySuite : public testing::Test {
   protected:
     static constexpr int kEvents = 20'000;
 
     RelaySuite();
     [[nodiscard]] std::vector<std::string> arguments(const std::string& to) const;
-    // Events with a number in their payload, which rises with each key; the first has `from`.
+    // Events with a number in their payload, which rises with each key, from `from` + 1 on.
     void write(const std::string& topic, int events = kEvents, int from = 0);
     // One event with all that an event can have, the text `payload` or what is bytes; through a
     // route of the format, until it is published. Its key is its aggregate id.
@@ -41,9 +43,15 @@ class RelaySuite : public testing::Test {
     void replace_the_file(const std::string& to, const Count& count);
     // Published events of a table that keeps them are sent again by `outbox replay`, twice.
     void publish_and_replay(const std::string& to, const std::string& topic, int events);
-    // That all came, in the order of their keys, with at most so many repeats.
-    static void expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats,
-                           int events = kEvents);
+    // From PostgreSQL, by `--mode`: writers of which some roll back and some commit late go on
+    // while relays are killed in mid-flight, one after the other.
+    void publish_a_load_through_kills(const std::string& to, const std::string& topic,
+                                      const std::string& mode);
+    // How many events were committed.
+    std::size_t committed() const { return produced_.size(); }
+    // That all that was committed came and nothing else, in the order of the keys, with at most so
+    // many repeats.
+    void expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats);
     void publish_all_through_a_kill(const std::string& first, const std::string& second,
                                     const std::string& topic, int events,
                                     const std::function<void()>& between);
@@ -53,6 +61,9 @@ class RelaySuite : public testing::Test {
     OutboxBinary outbox_;
     std::string path_ = outbox_.file("events.db").string();
     std::string url_ = "sqlite://" + path_;
+
+  private:
+    std::vector<core::JournalLine> produced_;
 };
 
 }  // namespace outbox::test

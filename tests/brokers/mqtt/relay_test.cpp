@@ -22,6 +22,12 @@ TEST_F(MqttRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
 }
 
 // The MQTT binding of CloudEvents 1.0, sections 3.1 and 3.2.
+TEST_F(MqttRelay, BringsAllThatPostgresCommitsThoughItIsKilledAgainAndAgain) {
+    shared_mqtt().subscribe("load");
+    publish_a_load_through_kills(shared_mqtt().url(), "load", "stream");
+    expect_all(shared_mqtt().arrived("load", committed()), 30'000);
+}
+
 TEST_F(MqttRelay, ItsCloudEventsAreAsTheBindingHasThem) {
     const auto publish = [&](const std::string& topic, const std::string& format) {
         shared_mqtt().subscribe(topic);

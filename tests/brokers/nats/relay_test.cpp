@@ -23,6 +23,12 @@ TEST_F(NatsRelay, LosesRepeatsAndReordersNothingWhenItIsKilledInMidFlight) {
 }
 
 // The NATS binding of CloudEvents 1.0, sections 3.1.3 and 3.2.
+TEST_F(NatsRelay, BringsAllThatPostgresCommitsOnceThoughItIsKilledAgainAndAgain) {
+    shared_nats().make_stream("LOAD", "load");
+    publish_a_load_through_kills(shared_nats().url(), "load", "stream");
+    expect_all(shared_nats().arrived("load", committed()), 0);
+}
+
 TEST_F(NatsRelay, ItsCloudEventsAreAsTheBindingHasThem) {
     // Of one stream: the second would be a repeat of the first.
     shared_nats().make_stream("BINARY", "formats.binary");

@@ -22,6 +22,11 @@ TEST_F(PulsarRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
 
 TEST_F(PulsarRelay, CheckSaysWhatIsWrong) {
     const auto right = check(shared_pulsar().url());
+TEST_F(PulsarRelay, BringsAllThatPostgresCommitsThoughItIsKilledAgainAndAgain) {
+    publish_a_load_through_kills(shared_pulsar().url(), "load", "polling");
+    expect_all(shared_pulsar().arrived("load", committed()), 30'000);
+}
+
     EXPECT_EQ(right.first, 0) << right.second;
     const auto token = check(shared_pulsar().url("old_token"));
     EXPECT_NE(token.first, 0);

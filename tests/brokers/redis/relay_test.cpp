@@ -23,6 +23,11 @@ TEST_F(RedisRelay, LosesRepeatsAndReordersNothingWhenItIsKilledInMidFlight) {
     expect_all(shared_redis().arrived("relay", kEvents), 0);
 }
 
+TEST_F(RedisRelay, BringsAllThatPostgresCommitsOnceThoughItIsKilledAgainAndAgain) {
+    publish_a_load_through_kills(shared_redis().url(), "load", "polling");
+    expect_all(shared_redis().arrived("load", committed()), 0);
+}
+
 // The server remembers ids of what the ledger no longer stands for.
 TEST_F(RedisRelay, ARouteThatIsMadeAnewUnderItsOldNameIsSentAll) {
     retire_and_begin_anew(shared_redis().url(), "anew",

@@ -17,7 +17,7 @@ TEST_F(SnsRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     shared_sns().make("relay.fifo");
     publish_all_through_a_kill(shared_sns().url(), "relay.fifo", kSome);
     // What is FIFO drops what comes again within five minutes.
-    expect_all(shared_sns().arrived("relay.fifo", kSome), 0, kSome);
+    expect_all(shared_sns().arrived("relay.fifo", kSome), 0);
 }
 
 TEST_F(SnsRelay, AStandardTopicGetsEachEventAtLeastOnce) {

@@ -4,7 +4,7 @@ signatures, by botocore, and refuses for the reasons that the services' referenc
 usage: aws.py [PEM]     with TLS where there is a certificate and its key. Prints its port.
 
 The key is AKID with the secret s3cret-of-aws; AKTEMP wants the session token s3cret-token, too, and
-AKPOOR has no rights. One of tests/net/key_server.py is good until it expires. What it
+AKPOOR has no rights, AKPAGE those of the service's page in docs/brokers. One of tests/net/key_server.py is good until it expires. What it
 does depends on the name of the queue or topic: "throttled" and "denied" are, "strange" is refused by a word that nobody knows, "partly" does not take entries whose
 body says why ("refuse InvalidMessageContents", "fault InternalError"), "toolong" refuses a batch with
 a body "long", and all others take everything. "skewed" in the region: a clock an hour ahead; "empty": its lists are HTML, as a proxy's.
@@ -12,6 +12,7 @@ a body "long", and all others take everything. "skewed" in the region: a clock a
 
 import datetime
 import email.utils
+import fnmatch
 import http.server
 import json
 import pathlib
@@ -28,7 +29,7 @@ from botocore.credentials import Credentials
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "net"))
 from serve import serve  # noqa: E402
 
-KEYS = {"AKID": ("s3cret-of-aws", None), "AKPOOR": ("s3cret-of-aws", None),
+KEYS = {"AKID": ("s3cret-of-aws", None), "AKPOOR": ("s3cret-of-aws", None), "AKPAGE": ("s3cret-of-aws", None),
         "AKTEMP": ("s3cret-of-aws", "s3cret-token")}
 HOUR = datetime.timedelta(hours=1)
 FIFTEEN_MINUTES = datetime.timedelta(minutes=15)
@@ -88,6 +89,16 @@ def check_signature(method, target, headers, body):
     if key == "AKPOOR":
         raise Refused("com.amazon.coral.service#AccessDeniedException", "not authorized", 400)
     return now
+
+
+def check_rights_of_page(service, action, queue):
+    """Batches need the right to send one."""
+    page = pathlib.Path(__file__).resolve().parents[3] / "docs/brokers" / f"{service}.md"
+    statement = json.loads(re.search(r"```json\n(.*?)```", page.read_text(), re.DOTALL)[1])
+    actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+    name = statement["Resource"].rsplit(":", 1)[-1]
+    if f"{service}:{action.removesuffix('Batch')}" not in actions or not fnmatch.fnmatchcase(queue, name):
+        raise Refused("com.amazon.coral.service#AccessDeniedException", f"not authorized to {action}", 400)
 
 
 def send(queue, entries):
@@ -189,7 +200,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         try:
             self.now = check_signature("POST", self.path, self.headers, body)
             action, queue, entries = speech.read(self.headers, body)
-            region = parts_of(self.headers["Authorization"])["Credential"].split("/")[2]
+            key, _, region, service, _ = parts_of(self.headers["Authorization"])["Credential"].split("/")
+            if key == "AKPAGE":
+                check_rights_of_page(service, action, queue)
             result = act(action, queue, entries, region)
             status, text = 200, "<html></html>" if result is None else speech.answer(action, result)
         except Refused as refused:

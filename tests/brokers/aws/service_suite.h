@@ -130,6 +130,17 @@ TEST_P(AwsServiceTest, AKeyWithTheRightThatWasMissingIsReadAgain) {
     EXPECT_EQ(outcome_of(*sink, letters("orders", 1, 1)).acknowledged.size(), 1U);
 }
 
+TEST_P(AwsServiceTest, TheDocumentedRightsAreEnough) {
+    const auto sink = open(service().url("AKPAGE") + "?account=123456789012");
+    const auto sent = letters("order-events.fifo", 20, 20);
+    EXPECT_EQ(outcome_of(*sink, sent).acknowledged.size(), sent.size());
+    const auto failed = failure_of(*sink, "secret.fifo");
+    EXPECT_EQ(failed.error.code, ErrorCode::kNoRights) << describe(failed.error);
+    EXPECT_EQ(failed.part, part("secret.fifo"));
+    const Status status = sink->check();
+    EXPECT_TRUE(status.ok()) << describe(status.error());
+}
+
 TEST_P(AwsServiceTest, SaysWhatIsWrongWithTheKey) {
     const auto secret = error_of(service().url("AKID", "another-secret"));
     EXPECT_EQ(secret.code, ErrorCode::kAuthFailed) << describe(secret);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "brokers/mqtt/sink.h"
+#include "tests/brokers/guide.h"
 #include "tests/brokers/mqtt/server.h"
 #include "tests/brokers/troubles.h"
 #include "tests/support/eventually.h"
@@ -184,9 +185,11 @@ TEST(MqttFailure, TheBrokersReceiveMaximumIsKept) {
     EXPECT_EQ(missing_or_reordered(sent, narrow.arrived("t", sent.size())), "");
 }
 
+// With the rights of the page.
 TEST(MqttFailure, ATopicWithoutARightWaitsAlone) {
     const TemporaryFolder folder("acl");
-    std::ofstream(folder / "acl") << "user relay\ntopic write orders/#\nuser reader\ntopic #\n";
+    std::ofstream(folder / "acl") << Guide("mqtt.md", {}).block("conf", 0)
+                                  << "user reader\ntopic #\n";
     MqttServer limited({}, "acl_file " + (folder / "acl").string());
     limited.subscribe("orders/new");
     limited.subscribe("secret");

@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/brokers/guide.h"
 #include "tests/brokers/mqtt/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/support/eventually.h"
@@ -21,13 +22,13 @@ TEST_F(MqttRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     expect_all(shared_mqtt().arrived("relay/events", kEvents), 10'000);
 }
 
-// The MQTT binding of CloudEvents 1.0, sections 3.1 and 3.2.
 TEST_F(MqttRelay, BringsAllThatPostgresCommitsThoughItIsKilledAgainAndAgain) {
     shared_mqtt().subscribe("load");
     publish_a_load_through_kills(shared_mqtt().url(), "load", "stream");
     expect_all(shared_mqtt().arrived("load", committed()), 30'000);
 }
 
+// The MQTT binding of CloudEvents 1.0, sections 3.1 and 3.2.
 TEST_F(MqttRelay, ItsCloudEventsAreAsTheBindingHasThem) {
     const auto publish = [&](const std::string& topic, const std::string& format) {
         shared_mqtt().subscribe(topic);
@@ -116,6 +117,16 @@ TEST_F(MqttRelay, AKeyBecomesOneLevelOfTheTopic) {
     const std::string read = shared_mqtt().ask({"read", "keys/+/done", "1", "60"});
     EXPECT_NE(read.find("\"topic\": \"keys/a%2Fb%2Bc%23d%20e%25/done\""), std::string::npos)
         << read;
+}
+
+TEST(MqttPage, ItsFirstBlockBringsAnEventToASubscriber) {
+    const std::string port = std::to_string(shared_mqtt().port());
+    Guide page("mqtt.md", {.words = {{"mqtt://localhost:1883", shared_mqtt().url()}},
+                           .programs = {{"mosquitto_sub",
+                                         "/usr/bin/mosquitto_sub -h 127.0.0.1 -u reader -P "
+                                         "s3cret -p " +
+                                             port}}});
+    page.expect_an_event();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "tests/brokers/guide.h"
 #include "tests/brokers/nats/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/support/eventually.h"
@@ -22,13 +23,13 @@ TEST_F(NatsRelay, LosesRepeatsAndReordersNothingWhenItIsKilledInMidFlight) {
     expect_all(shared_nats().arrived("relay.events", kEvents), 0);
 }
 
-// The NATS binding of CloudEvents 1.0, sections 3.1.3 and 3.2.
 TEST_F(NatsRelay, BringsAllThatPostgresCommitsOnceThoughItIsKilledAgainAndAgain) {
     shared_nats().make_stream("LOAD", "load");
     publish_a_load_through_kills(shared_nats().url(), "load", "stream");
     expect_all(shared_nats().arrived("load", committed()), 0);
 }
 
+// The NATS binding of CloudEvents 1.0, sections 3.1.3 and 3.2.
 TEST_F(NatsRelay, ItsCloudEventsAreAsTheBindingHasThem) {
     // Of one stream: the second would be a repeat of the first.
     shared_nats().make_stream("BINARY", "formats.binary");
@@ -163,6 +164,18 @@ TEST_F(NatsRelay, ExplainsThatAnEventWaitsForItsSubject) {
                         "and no attempt is counted"),
               std::string::npos)
         << text;
+}
+
+TEST(NatsPage, ItsCommandsBringAnEventToAStreamAndMakeAConsumer) {
+    const std::string url = shared_nats().url();
+    Guide page(
+        "nats.md",
+        {.words = {{"nats://localhost:4222", url}},
+         .programs = {{"nats", std::string(OUTBOX_SOURCE_DIR) + "/script/clients python -B " +
+                                   OUTBOX_SOURCE_DIR + "/tests/brokers/nats/cli.py " + url}}});
+    page.expect_an_event();
+    page.run_block(1);
+    EXPECT_EQ(shared_nats().left("ORDERS", "stock"), 1U);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // The relay itself in front of a real Pulsar.
 
+#include <fstream>
 #include <gmock/gmock.h>
 
+#include "tests/brokers/guide.h"
 #include "tests/brokers/pulsar/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/support/eventually.h"
@@ -20,13 +22,13 @@ TEST_F(PulsarRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     expect_all(shared_pulsar().arrived("relay", kEvents), 10'000);
 }
 
-TEST_F(PulsarRelay, CheckSaysWhatIsWrong) {
-    const auto right = check(shared_pulsar().url());
 TEST_F(PulsarRelay, BringsAllThatPostgresCommitsThoughItIsKilledAgainAndAgain) {
     publish_a_load_through_kills(shared_pulsar().url(), "load", "polling");
     expect_all(shared_pulsar().arrived("load", committed()), 30'000);
 }
 
+TEST_F(PulsarRelay, CheckSaysWhatIsWrong) {
+    const auto right = check(shared_pulsar().url());
     EXPECT_EQ(right.first, 0) << right.second;
     const auto token = check(shared_pulsar().url("old_token"));
     EXPECT_NE(token.first, 0);
@@ -52,6 +54,26 @@ TEST_F(PulsarRelay, AKeyBecomesOnePartOfTheTopic) {
     EXPECT_EQ(relay.stop().code, 0);
     EXPECT_THAT(shared_pulsar().read("public/default/key-a%2Fb%20c%25?#:", 1),
                 HasSubstr("\"key\": \"a/b c%?#:\""));
+}
+
+TEST(PulsarPage, ItsCommandsBringAnEventToASubscriptionAndGiveTheRight) {
+    const PulsarServer& server = shared_pulsar();
+    const TemporaryFolder folder("client");
+    std::ofstream(folder / "client.conf")
+        << "webServiceUrl=http://localhost:" << read_file(server.folder() / "web_port")
+        << "\nbrokerServiceUrl=pulsar://localhost:" << server.port()
+        << "\nauthPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken"
+        << "\nauthParams=token:" << server.token() << "\n";
+    const std::string java = std::string(OUTBOX_SOURCE_DIR) + "/script/servers/pulsar java ";
+    const std::string settings = " " + (folder / "client.conf").string();
+    Guide page("pulsar.md",
+               {.words = {{"pulsar://localhost:6650", server.url()}},
+                .programs = {{"pulsar-admin",
+                              java + "org.apache.pulsar.admin.cli.PulsarAdminTool" + settings},
+                             {"pulsar-client",
+                              java + "org.apache.pulsar.client.cli.PulsarClientTool" + settings}}});
+    page.expect_an_event();
+    page.run_block(1);
 }
 
 }  // namespace

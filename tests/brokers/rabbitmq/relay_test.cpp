@@ -1,5 +1,6 @@
 // The relay itself in front of a real RabbitMQ.
 
+#include "tests/brokers/guide.h"
 #include "tests/brokers/rabbitmq/server.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/brokers/sdk_reader.h"
@@ -22,13 +23,13 @@ TEST_F(RabbitmqRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     expect_all(shared_rabbitmq().arrived("relay", kEvents), 10'000);
 }
 
-// RabbitMQ closes a channel for each try of each of them, with all that is under way on it.
 TEST_F(RabbitmqRelay, BringsAllThatPostgresCommitsThoughItIsKilledAgainAndAgain) {
     shared_rabbitmq().make_queue("load", "events");
     publish_a_load_through_kills(shared_rabbitmq().url() + "?exchange=events", "load", "stream");
     expect_all(shared_rabbitmq().arrived("load", committed()), 30'000);
 }
 
+// RabbitMQ closes a channel for each try of each of them, with all that is under way on it.
 TEST_F(RabbitmqRelay, ManyRoutingKeysWithoutAPermissionDelayNoOtherAndRepeatFew) {
     constexpr int kDenied = 300;
     constexpr int kRounds = 40;
@@ -87,6 +88,18 @@ TEST_F(RabbitmqRelay, CheckSaysWhatIsWrong) {
     const auto option = check(shared_rabbitmq().url() + "?exchnge=events");
     EXPECT_NE(option.first, 0);
     EXPECT_NE(option.second.find("no option 'exchnge'"), std::string::npos) << option.second;
+}
+
+TEST(RabbitmqPage, ItsFirstBlockBringsAnEventToAQueue) {
+    const RabbitmqServer& server = shared_rabbitmq();
+    const int port = std::stoi(read_file(server.folder() / "management_port"));
+    Guide page("rabbitmq.md",
+               {.words = {{"amqp://guest:guest@localhost:5672/", server.url()}},
+                .programs = {{"rabbitmqadmin",
+                              "/usr/bin/rabbitmqadmin --host=127.0.0.1 --username=relay "
+                              "--password=s3cret --port=" +
+                                  std::to_string(port)}}});
+    page.expect_an_event();
 }
 
 }  // namespace

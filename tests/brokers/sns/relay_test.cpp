@@ -1,5 +1,6 @@
 // The relay itself in front of moto.
 
+#include "tests/brokers/guide.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/brokers/sns/server.h"
 #include "tests/net/key_server.h"
@@ -66,6 +67,19 @@ TEST_F(SnsRelay, AWebIdentityGetsItsKeyFromStsOfMoto) {
     EXPECT_EQ(relay.stop().code, 0);
     EXPECT_EQ(shared_sns().arrived("identified", 100).size(), 100U);
     EXPECT_EQ(keys.asked(), 0U);
+}
+
+TEST(SnsPage, ItsFirstBlockBringsAnEventToAQueue) {
+    const std::string place = "127.0.0.1:" + std::to_string(shared_sns().port());
+    Guide page("sns.md",
+               {.words = {{"sns://sns.eu-central-1.amazonaws.com", "sns+http://" + place}},
+                .environment = {{"AWS_ACCESS_KEY_ID", "x"},
+                                {"AWS_SECRET_ACCESS_KEY", "x"},
+                                {"AWS_REGION", "eu-central-1"}},
+                .programs = {{"aws", std::string(OUTBOX_SOURCE_DIR) + "/script/clients python -B " +
+                                         OUTBOX_SOURCE_DIR + "/tests/brokers/aws/cli.py http://" +
+                                         place}}});
+    page.expect_an_event();
 }
 
 }  // namespace

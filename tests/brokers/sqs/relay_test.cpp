@@ -1,5 +1,6 @@
 // The relay itself in front of a real ElasticMQ.
 
+#include "tests/brokers/guide.h"
 #include "tests/brokers/relay_suite.h"
 #include "tests/brokers/sqs/server.h"
 #include "tests/net/key_server.h"
@@ -106,6 +107,19 @@ TEST_F(SqsRelay, CheckSaysWhereTheKeyIsFrom) {
         EXPECT_EQ(one.second.find("t0ken"), std::string::npos) << one.second;
         EXPECT_EQ(one.second.find("s3cret"), std::string::npos) << one.second;
     }
+}
+
+TEST(SqsPage, ItsFirstBlockBringsAnEventToAQueue) {
+    const std::string place = "127.0.0.1:" + std::to_string(shared_sqs().port());
+    Guide page("sqs.md",
+               {.words = {{"sqs://sqs.eu-central-1.amazonaws.com", "sqs+http://" + place}},
+                .environment = {{"AWS_ACCESS_KEY_ID", "x"},
+                                {"AWS_SECRET_ACCESS_KEY", "x"},
+                                {"AWS_REGION", "eu-central-1"}},
+                .programs = {{"aws", std::string(OUTBOX_SOURCE_DIR) + "/script/clients python -B " +
+                                         OUTBOX_SOURCE_DIR + "/tests/brokers/aws/cli.py http://" +
+                                         place}}});
+    page.expect_an_event();
 }
 
 }  // namespace

@@ -22,15 +22,13 @@ struct RoleKind {
 constexpr std::array kKinds{
     RoleKind{"writer", "outbox_writer", "writes events", &SchemaObject::writer},
     RoleKind{"relay", "outbox_relay",
-             "`outbox relay`; also the role in the URL of a route to a mailbox",
+             "`outbox relay` and `doctor`; also the role in the URL of a route to a mailbox",
              &SchemaObject::relay},
     RoleKind{"consumer", "outbox_consumer",
              "a service with an inbox, Idempotency-Keys or sagas, which writes events, too",
              &SchemaObject::consumer},
     RoleKind{"operator", "outbox_operator",
-             "`outbox status`, `explain`, `dead`, `tenant`, `replay`, `prune`, `saga` and "
-             "`verify`; reads every "
-             "payload",
+             "every other command of `outbox` but `migrate`; reads every payload",
              &SchemaObject::operating},
 };
 

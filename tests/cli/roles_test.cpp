@@ -1,5 +1,7 @@
-// Each command as a role that has what `outbox roles` gives and no more; and beside a role that may
-// create in the schema and waits for someone with more rights.
+// What runs with what `outbox roles` gives and no more; and beside a role that may create in the
+// schema and waits for someone with more rights. Each command: roles_of_commands_test.cpp.
+#include "tests/cli/roles.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <thread>
@@ -9,9 +11,6 @@
 #include <outbox/adapters/libpq_fence.h>
 
 #include "tests/support/eventually.h"
-#include "tests/support/outbox_binary.h"
-#include "tests/support/pg.h"
-#include "tests/support/servers.h"
 
 namespace outbox::test {
 namespace {
@@ -20,155 +19,6 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-
-class Roles : public testing::Test {
-  protected:
-    Roles() {
-        for (const char* role : {"roles_writer", "roles_relay", "roles_consumer", "roles_operator",
-                                 "roles_owner", "roles_mallory"}) {
-            admin_.exec(std::string("DO $$ BEGIN CREATE ROLE ") + role +
-                        " LOGIN PASSWORD 'test'; EXCEPTION WHEN duplicate_object THEN END $$");
-        }
-        admin_.exec("GRANT CREATE ON SCHEMA public TO roles_owner, roles_mallory");
-    }
-
-    std::string as(const std::string& role) const {
-        std::string url = url_;
-        return url.replace(url.find("postgres@"), 8, "roles_" + role);
-    }
-    std::string mailbox_as(const std::string& role) const {
-        const std::string url = as(role);
-        return "mailbox+postgresql" + url.substr(url.find(':'));
-    }
-    Finished run(std::vector<std::string> words) { return outbox_.run(std::move(words)); }
-    void grant(std::vector<std::string> more = {}) {
-        std::vector<std::string> words{
-            "roles",       "--print",    "--writer",       "roles_writer", "--relay",
-            "roles_relay", "--consumer", "roles_consumer", "--operator",   "roles_operator"};
-        words.insert(words.end(), more.begin(), more.end());
-        const Finished printed = run(words);
-        ASSERT_EQ(printed.status.code, 0) << printed.err;
-        Pg(as("owner")).exec(printed.out);
-    }
-    // Runs a command as the operator, who is told whose tables they are.
-    void operate(std::vector<std::string> words) {
-        words.insert(words.end(), {"--db", as("operator"), "--owner", "roles_owner"});
-        const Finished ended = run(words);
-        EXPECT_EQ(ended.status.code, 0)
-            << words[0] << " " << words[1] << ": " << ended.out << ended.err;
-        EXPECT_THAT(ended.err, Not(HasSubstr("permission denied"))) << words[0];
-    }
-    bool dead_letters_are(long long count) {
-        return admin_.number("SELECT count(*) FROM outbox_dead_letters") == count;
-    }
-
-    OutboxBinary outbox_;
-    std::string url_ = shared_postgres().create_database();
-    Pg admin_{url_};
-};
-
-class RolesOfALayout : public Roles, public testing::WithParamInterface<const char*> {};
-
-INSTANTIATE_TEST_SUITE_P(Layouts, RolesOfALayout, testing::Values("delete", "keep"),
-                         [](const auto& layout) { return std::string(layout.param); });
-
-TEST_P(RolesOfALayout, EachCommandRunsWithTheRightsThatArePrinted) {
-    if (GetParam() == std::string("keep") && !rows_may_stay()) {
-        GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
-    }
-    ASSERT_EQ(run({"migrate", "--db", as("owner"), "--after-publish", GetParam()}).status.code, 0);
-    grant();
-    Pg writer(as("writer"));
-    writer.exec("INSERT INTO outbox_events (topic, payload) VALUES ('orders', '1')");
-    writer.exec(
-        "SELECT outbox_emit(topic => 'orders', payload => '2', key => 'k', lock_key => true)");
-    writer.exec("SELECT outbox_emit(topic => 'orders', payload => '3', available_at => now())");
-    writer.exec("SELECT outbox_emit(topic => 'secret', payload => '4', event_type => 'Odd')");
-    writer.exec("SELECT outbox_emit(topic => 'secret', payload => '5', event_type => 'Odd')");
-    EXPECT_THROW(writer.exec("INSERT INTO outbox_events (position, topic, payload) OVERRIDING "
-                             "SYSTEM VALUE VALUES (9999, 'orders', '1')"),
-                 std::runtime_error);
-    EXPECT_THROW(writer.exec("SELECT * FROM outbox_events"), std::runtime_error);
-    EXPECT_THROW(writer.exec("DELETE FROM outbox_events"), std::runtime_error);
-
-    const Finished check =
-        run({"relay", "--check", "--from", as("relay"), "--to",
-             mailbox_as("relay") + "?owner=roles_owner", "--owner", "roles_owner"});
-    EXPECT_EQ(check.status.code, 0) << check.out << check.err;
-    Process relay = outbox_.start_relay(
-        {"--from", as("relay"), "--to", mailbox_as("relay") + "?owner=roles_owner", "--owner",
-         "roles_owner", "--allowed-topic", "orders", "--admin", "off"});
-    ASSERT_TRUE(eventually(60s, "all that may go is in the mailbox", [&] {
-        return admin_.number("SELECT count(*) FROM outbox_mailbox") == 3 && dead_letters_are(2);
-    })) << relay.stderr_text();
-    EXPECT_EQ(admin_.number("SELECT count(*) FROM outbox_scheduled"), 0);
-
-    operate({"status"});
-    operate({"status", "--json"});
-    operate({"dead", "list"});
-    const std::string id = admin_.value("SELECT min(id) FROM outbox_dead_letters");
-    operate({"dead", "show", id});
-    operate({"explain", id, "--consumer-db", as("operator")});
-    writer.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('orders', '6')");
-    const Finished open = run({"explain", "00000000-0000-7000-8000-000000000099", "--db",
-                               as("operator"), "--owner", "roles_owner"});
-    writer.exec("ROLLBACK");
-    EXPECT_EQ(open.status.code, 1) << open.err;
-    EXPECT_THAT(open.out, HasSubstr("pg_read_all_stats")) << "of others' sessions";
-    operate({"dead", "edit", id, "--key", "other"});
-    operate({"dead", "export"});
-    operate({"dead", "discard", id});
-    operate({"scheduled", "list"});
-    operate({"scheduled", "cancel", "--all"});
-    EXPECT_THROW(Pg(as("operator")).exec("DELETE FROM outbox_audit"), std::runtime_error);
-    operate({"dead", "retry", "--event-type", "Odd", "--dry-run"});
-    operate({"dead", "retry", "--event-type", "Odd"});
-    EXPECT_TRUE(eventually(60s, "the dead letter was tried again", [&] {
-        return admin_.number(
-                   "SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at "
-                   "IS NULL") == 1;
-    })) << relay.stderr_text();
-    operate({"prune"});
-    operate({"prune", "--dry-run"});
-    const std::string journal = outbox_
-                                    .write("journal", R"({"id":"1","key":"k","n":1,"applied":true})"
-                                                      "\n")
-                                    .string();
-    operate({"verify", "--produced", journal, "--received", journal});
-    const auto replay = [&](const std::string& command, std::vector<std::string> more) {
-        more.insert(more.begin(), "replay");
-        if (!command.empty()) more.insert(more.begin() + 1, command);
-        more.insert(more.end(), {"--from", as("operator"), "--owner", "roles_owner"});
-        const Finished ended = run(more);
-        EXPECT_EQ(ended.status.code, 0) << command << ended.out << ended.err;
-    };
-    const std::string to = mailbox_as("relay") + "?owner=roles_owner";
-    if (GetParam() == std::string("keep")) {
-        ASSERT_TRUE(eventually(60s, "all is settled", [&] {
-            return admin_.value(
-                       "SELECT min(settled) = (SELECT max(position) FROM outbox_events) "
-                       "FROM outbox_routes") == "t";
-        }));
-        replay("", {"--to", to, "--yes", "--reason", "r", "--consumer-db", as("operator")});
-        EXPECT_EQ(admin_.value("SELECT role || ' ' || action FROM outbox_audit ORDER BY audit_id "
-                               "DESC LIMIT 1"),
-                  "roles_operator replay");
-    } else {
-        replay("", {"--to", to, "--yes", "--reason", "r", "--dead-letters", "--allowed-topic",
-                    "orders", "--allowed-topic", "secret", "--dry-run"});
-    }
-    replay("list", {});
-    operate({"routes", "list"});
-    operate({"routes", "accept", "mailbox"});
-    operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox", "--dry-run"});
-    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
-    operate({"dead", "retry", "--event-type", "Odd", "--to", "mailbox"});
-    operate({"routes", "rename", "mailbox", "other"});
-    operate({"routes", "continue"});
-    operate({"routes", "begin"});
-    // Where rows stay the only one is not retired.
-    if (GetParam() == std::string("delete")) operate({"routes", "retire", "other", "--yes"});
-}
 
 TEST_F(Roles, ARowThatSomebodyHoldsIsPassedOverWithTheRightsThatArePrinted) {
     ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);

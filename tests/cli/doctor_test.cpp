@@ -223,6 +223,37 @@ TEST(DoctorOfAServer, WarnsOfCommitsThatACrashOrAFailoverTakesBack) {
                       Not(HasSubstr("ok       durability"))));
 }
 
+TEST(DoctorOfAServer, WarnsOfSettingsThatLoseEventsOrLetDeadRowsPileUp) {
+    PostgresServer server;
+    const std::string url = server.create_database();
+    OutboxBinary outbox;
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg pg(url);
+    const auto with_off = [&](const std::string& setting) {
+        pg.exec("ALTER SYSTEM SET " + setting + " = off");
+        pg.exec("SELECT pg_reload_conf()");
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "the setting is in force",
+                               [&] { return Pg(url).value("SHOW " + setting) == "off"; }));
+        const Finished ended = outbox.run({"doctor", "--from", url, "--to", "stdout:"});
+        EXPECT_EQ(ended.status.code, 0) << ended.out;
+        EXPECT_THAT(ended.out,
+                    AllOf(HasSubstr("1 warning\n"),
+                          HasSubstr("ALTER SYSTEM SET " + setting + " = on, and reload")));
+        pg.exec("ALTER SYSTEM RESET " + setting);
+        pg.exec("SELECT pg_reload_conf()");
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "the setting is back",
+                               [&] { return Pg(url).value("SHOW " + setting) == "on"; }));
+        return ended.out;
+    };
+    for (const std::string setting : {"fsync", "full_page_writes"}) {
+        EXPECT_THAT(with_off(setting),
+                    AllOf(HasSubstr("warning  durability: " + setting + " is off"),
+                          Not(HasSubstr("ok       durability"))));
+    }
+    EXPECT_THAT(with_off("autovacuum"), AllOf(HasSubstr("warning  vacuum: autovacuum is off: "),
+                                              Not(HasSubstr("ok       vacuum"))));
+}
+
 TEST_F(Doctor, CountsTheSegmentsOfATableThatKeepsItsRows) {
     const Finished laid = outbox_.run({"migrate", "--after-publish", "keep", "--db", url_});
     if (laid.err.find("PostgreSQL 14") != std::string::npos) {
@@ -237,6 +268,38 @@ TEST_F(Doctor, CountsTheSegmentsOfATableThatKeepsItsRows) {
     EXPECT_THAT(doctor({}).out, HasSubstr("warning  vacuum: autovacuum is off for"));
 }
 
+// Both have every insert fail.
+TEST_F(Doctor, MendsWhatKeepsWritersFromTheSegmentOfATableThatKeepsItsRows) {
+    if (!rows_may_stay()) GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+    ASSERT_EQ(outbox_.run({"migrate", "--after-publish", "keep", "--db", url_}).status.code, 0);
+    admin_.exec(
+        "GRANT INSERT (topic, payload) ON outbox_events TO doctor_relay;"
+        "REVOKE SELECT ON SEQUENCE outbox_segment FROM PUBLIC");
+    const std::string insert = "INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')";
+    Pg writer(as_relay());
+    EXPECT_THROW(writer.exec(insert), std::runtime_error);
+    const auto mend = [&](const std::string& problem, const std::string& statement) {
+        const Finished bad = doctor({});
+        EXPECT_EQ(bad.status.code, 1) << bad.out;
+        EXPECT_THAT(bad.out, AllOf(HasSubstr("problem  " + problem), HasSubstr("1 problem,")));
+        EXPECT_EQ(doctor({"--fix", "--dry-run"}).out, statement + ";\n");
+        EXPECT_EQ(doctor({}).status.code, 1) << "a dry run changes nothing";
+        const Finished mended = doctor({"--fix"});
+        EXPECT_EQ(mended.status.code, 0) << mended.out << mended.err;
+        EXPECT_EQ(mended.out, statement + ";\n");
+        EXPECT_THAT(doctor({}).out, HasSubstr("0 problems, 0 warnings"));
+        writer.exec(insert);
+    };
+    mend(
+        "rights: role doctor_relay may insert into \"public\".\"outbox_events\" and not ask which "
+        "segment is written to",
+        "GRANT SELECT ON SEQUENCE \"public\".outbox_segment TO \"doctor_relay\"");
+    admin_.exec("SELECT setval('outbox_segment', 99)");
+    EXPECT_THROW(writer.exec(insert), std::runtime_error);
+    mend("segments: writers write to segment 99, which the table does not have",
+         "SELECT \"public\".outbox_segment_turn('100 years')");
+}
+
 TEST_F(Doctor, WarnsWhereAnInboxHasForgottenWhatIsStillToCome) {
     admin_.exec(
         "INSERT INTO outbox_events (topic, payload, occurred_at) VALUES ('t', '1', now() - "
@@ -247,6 +310,16 @@ TEST_F(Doctor, WarnsWhereAnInboxHasForgottenWhatIsStillToCome) {
     EXPECT_THAT(warned.out, HasSubstr("consumer billing has forgotten the ids from before "));
     admin_.exec("UPDATE outbox_inbox_floor SET floor = now() - interval '30 days'");
     EXPECT_THAT(doctor({"--consumer-db", url_}).out, Not(HasSubstr("has forgotten")));
+    // A dead letter is as old, and seen with the relay's rights.
+    admin_.exec(
+        "INSERT INTO outbox_dead_letters (source, route, id, occurred_at, attempts, error_code, "
+        "error) VALUES ('public.outbox_events', 'stdout', 'old', now() - interval '40 days', 1, "
+        "'E', 'e')");
+    const Finished rights = outbox_.run({"roles", "--print", "--relay", "doctor_relay"});
+    admin_.exec(rights.out);
+    const Finished of_relay = doctor({"--consumer-db", url_}, as_relay());
+    EXPECT_EQ(of_relay.status.code, 0) << of_relay.out << of_relay.err;
+    EXPECT_THAT(of_relay.out, HasSubstr("the oldest dead letter is of "));
     const Finished missing = doctor({"--consumer-db", shared_postgres().create_database()});
     EXPECT_EQ(missing.status.code, 1);
     EXPECT_THAT(missing.out, HasSubstr("their tables are missing. outbox migrate --only consumer"));
@@ -287,6 +360,40 @@ TEST(DoctorOnSqlite, HasTheJournalMended) {
     EXPECT_EQ(doctor({"--fix"}).out, "PRAGMA journal_mode = WAL;\n");
     EXPECT_THAT(doctor({}).out, AllOf(HasSubstr("ok       journal: write-ahead log"),
                                       HasSubstr("0 problems, 0 warnings")));
+}
+
+TEST(DoctorOnSqlite, LooksAtTheConsumersDatabaseToo) {
+    OutboxBinary outbox;
+    const auto url = [&](const std::string& name) {
+        return "sqlite://" + outbox.file(name + ".db").string();
+    };
+    ASSERT_EQ(outbox.run({"migrate", "--db", url("shop")}).status.code, 0);
+    ASSERT_EQ(outbox.run({"migrate", "--only", "consumer", "--db", url("billing")}).status.code, 0);
+    const auto doctor = [&](const std::string& consumers) {
+        return outbox.run(
+            {"doctor", "--from", url("shop"), "--to", "stdout:", "--consumer-db", url(consumers)});
+    };
+    EXPECT_THAT(doctor("billing").out, AllOf(HasSubstr("ok       consumers in sqlite://"),
+                                             HasSubstr("none yet"), HasSubstr("0 warnings")));
+    Sqlite billing(outbox.file("billing.db"));
+    billing.exec(
+        "INSERT INTO outbox_inbox_floor (consumer, floor) VALUES ('billing', (unixepoch() - 7 * "
+        "86400) * 1000000);"
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error) VALUES ('billing', 'a', 't', 1, 'E', 'e')");
+    Sqlite(outbox.file("shop.db"))
+        .exec(
+            "INSERT INTO outbox_events (id, topic, payload, occurred_at) VALUES ('a', 't', '1', "
+            "(unixepoch() - 10 * 86400) * 1000000)");
+    const Finished warned = doctor("billing");
+    EXPECT_EQ(warned.status.code, 0) << warned.err;
+    EXPECT_THAT(warned.out, AllOf(HasSubstr("consumer billing has forgotten the ids from before "),
+                                  HasSubstr("1 dead letters, which block nothing"),
+                                  HasSubstr("0 problems, 2 warnings")));
+    Sqlite(outbox.file("empty.db")).exec("CREATE TABLE other (a)");
+    const Finished missing = doctor("empty");
+    EXPECT_EQ(missing.status.code, 1);
+    EXPECT_THAT(missing.out, HasSubstr("their tables are missing. outbox migrate --only consumer"));
 }
 
 }  // namespace

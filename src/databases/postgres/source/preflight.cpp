@@ -15,8 +15,6 @@ using Grade = spi::Finding::Grade;
 constexpr std::int64_t kSkewMs = 2'000;
 constexpr std::int64_t kDeadRows = 100'000;
 constexpr std::int64_t kDeadForEachLive = 5;
-constexpr const char* kLongTransaction = "5 minutes";
-constexpr std::int64_t kKeptLogBytes = std::int64_t{1} << 30U;
 constexpr const char* kNamed = "5";  // transactions and slots, at most
 
 void add(std::vector<spi::Finding>& findings, Grade grade, std::string text, std::string sql = {}) {
@@ -35,17 +33,7 @@ Status look_at_clock(Connection& connection, std::vector<spi::Finding>& findings
         connection.query("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint");
     if (!rows.ok()) return rows.status();
     const std::int64_t after = unix_now_ms();
-    const std::int64_t theirs = rows->integer(0, 0);
-    const std::int64_t ahead = theirs > after ? theirs - after : std::min(theirs - before, 0L);
-    if (std::abs(ahead) < kSkewMs) {
-        add(findings, Grade::kOk, "clock: the server's and this machine's are together");
-        return {};
-    }
-    add(findings, Grade::kWarn,
-        "clock: the server's is " + std::to_string(std::abs(ahead) / 1000) + " s " +
-            (ahead > 0 ? "ahead of" : "behind") +
-            " this machine's: ages and lags are wrong by that, and receivers of webhooks refuse "
-            "signatures that are minutes off. Keep both by NTP");
+    findings.push_back(judge_clock(before, rows->integer(0, 0), after));
     return {};
 }
 
@@ -161,8 +149,10 @@ Status look_at_segments(Connection& connection, const Table& table,
                 sql,
             sql);
     }
+    // The server's own roles may write everything; their members are looked at as themselves.
     rows = connection.query(
-        "SELECT rolname FROM pg_roles WHERE NOT rolsuper AND (has_table_privilege(oid, "
+        "SELECT rolname FROM pg_roles WHERE NOT rolsuper AND rolname NOT LIKE 'pg\\_%' AND "
+        "(has_table_privilege(oid, "
         "$2::regclass, 'INSERT') OR has_any_column_privilege(oid, $2::regclass, 'INSERT')) AND NOT "
         "has_sequence_privilege(oid, to_regclass($1), 'SELECT') ORDER BY 1 LIMIT " +
             std::string(kNamed),
@@ -181,16 +171,17 @@ Status look_at_segments(Connection& connection, const Table& table,
 }
 
 // Events behind what they wrote wait for their end, and dead rows stay until then.
-Status look_at_transactions(Connection& connection, std::vector<spi::Finding>& findings) {
+Status look_at_transactions(Connection& connection, const HealthLimits& limits,
+                            std::vector<spi::Finding>& findings) {
     const Result<Rows> rows = connection.query(
         std::string("SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), "
                     "(extract(epoch FROM now() - xact_start) / 60)::bigint, backend_xid IS NOT "
                     "NULL FROM pg_stat_activity WHERE datname = current_database() AND xact_start "
-                    "< now() - interval '") +
-        kLongTransaction +
-        "' AND (backend_xid IS NOT NULL OR backend_xmin IS NOT NULL) AND backend_type = 'client "
-        "backend' ORDER BY xact_start LIMIT " +
-        kNamed);
+                    "< now() - $1::bigint * interval '1 s' AND (backend_xid IS NOT NULL OR "
+                    "backend_xmin IS NOT NULL) AND backend_type = 'client backend' ORDER BY "
+                    "xact_start LIMIT ") +
+            kNamed,
+        Params().text(std::to_string(limits.transaction_s)));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         const std::string pid = rows->string(row, 0);
@@ -207,14 +198,15 @@ Status look_at_transactions(Connection& connection, std::vector<spi::Finding>& f
     return {};
 }
 
-Status look_at_slots(Connection& connection, std::vector<spi::Finding>& findings) {
+Status look_at_slots(Connection& connection, const HealthLimits& limits,
+                     std::vector<spi::Finding>& findings) {
     const Result<Rows> rows = connection.query(
         std::string("SELECT slot_name, pg_size_pretty(kept) FROM (SELECT slot_name, "
                     "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) AS kept FROM "
                     "pg_replication_slots WHERE NOT active AND NOT pg_is_in_recovery()) s WHERE "
                     "kept > $1::bigint ORDER BY kept DESC LIMIT ") +
             kNamed,
-        Params().text(std::to_string(kKeptLogBytes)));
+        Params().text(std::to_string(limits.kept_log_bytes)));
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         const std::string slot = rows->string(row, 0);
@@ -230,14 +222,30 @@ Status look_at_slots(Connection& connection, std::vector<spi::Finding>& findings
 
 }  // namespace
 
+spi::Finding judge_clock(std::int64_t before_ms, std::int64_t theirs_ms, std::int64_t after_ms) {
+    const std::int64_t ahead = theirs_ms > after_ms
+                                   ? theirs_ms - after_ms
+                                   : std::min(theirs_ms - before_ms, std::int64_t{0});
+    if (std::abs(ahead) < kSkewMs) {
+        return {Grade::kOk, "clock: the server's and this machine's are together", {}};
+    }
+    return {
+        Grade::kWarn,
+        "clock: the server's is " + std::to_string(std::abs(ahead) / 1000) + " s " +
+            (ahead > 0 ? "ahead of" : "behind") +
+            " this machine's: ages and lags are wrong by that, and receivers of webhooks refuse "
+            "signatures that are minutes off. Keep both by NTP",
+        {}};
+}
+
 Status look_at_health(Connection& connection, const Table& table,
-                      std::vector<spi::Finding>& findings) {
+                      std::vector<spi::Finding>& findings, const HealthLimits& limits) {
     Status status = look_at_clock(connection, findings);
     if (status.ok()) status = look_at_durability(connection, table, findings);
     if (status.ok()) status = look_at_vacuum(connection, table, findings);
     if (status.ok() && table.keep) status = look_at_segments(connection, table, findings);
-    if (status.ok()) status = look_at_transactions(connection, findings);
-    if (status.ok()) status = look_at_slots(connection, findings);
+    if (status.ok()) status = look_at_transactions(connection, limits, findings);
+    if (status.ok()) status = look_at_slots(connection, limits, findings);
     return status;
 }
 

@@ -595,7 +595,15 @@ TEST(ExplainOnPostgres, ATransactionThatIsOpenIsNamedWithItsApplication) {
     EXPECT_THAT(ended.out, AllOf(HasSubstr("pid " + pid + " (application 'checkout'"),
                                  HasSubstr("idle in transaction, begun ")));
     const json open = json::parse(outbox.run({"explain", id, "--json", "--db", url}).out);
-    EXPECT_EQ(open["events"][0]["open_transactions"][0]["application"], "checkout");
+    const json& transaction = open["events"][0]["open_transactions"][0];
+    EXPECT_EQ(transaction["application"], "checkout");
+    EXPECT_EQ(
+        transaction["statement_at"],
+        Pg(url).value("SELECT to_char(query_start AT TIME ZONE 'UTC', "
+                      "'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM pg_stat_activity WHERE pid = " +
+                      pid));
+    EXPECT_NE(transaction["statement_at"], transaction["began_at"]);
+    EXPECT_THAT(ended.out, HasSubstr(", last statement "));
     // Who asks for a key knows no id yet.
     EXPECT_THAT(on_one_line(outbox.run({"explain", "--key", "o-1", "--db", url}).out),
                 AllOf(HasSubstr("is not seen before its COMMIT: pid " + pid),

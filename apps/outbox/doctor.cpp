@@ -30,7 +30,13 @@ constexpr std::int64_t kSoonDays = 21;  // what renews certificates does so a mo
 struct Oldest {
     std::int64_t waiting_us = 0;  // 0: nothing waits
     std::int64_t dead_us = 0;
+    std::vector<TopicReport> topics = {};  // which may hold as much as they keep
 };
+
+std::int64_t now_us() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
 
 Oldest oldest_events(spi::Source& source, const SourceConfig& config) {
     Oldest oldest;
@@ -38,14 +44,70 @@ Oldest oldest_events(spi::Source& source, const SourceConfig& config) {
     const auto stats = recorder.ok() ? (*recorder)->stats() : recorder.status();
     if (stats.ok() && stats->backlog > 0) {
         const std::chrono::duration<double> age(stats->oldest_age_s);
-        const auto since = std::chrono::system_clock::now().time_since_epoch() - age;
-        oldest.waiting_us = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
+        oldest.waiting_us =
+            now_us() - std::chrono::duration_cast<std::chrono::microseconds>(age).count();
     }
     const auto operations = open_operations(config, source.table_name());
     if (!operations.ok()) return oldest;
     const auto letters = (*operations)->dead({}, 0, 1, false);
     if (letters.ok() && !letters->empty()) oldest.dead_us = letters->front().occurred_at_us;
     return oldest;
+}
+
+std::string kept_text(const TopicReport& topic) {
+    if (!topic.kept) return "for ever";
+    return "for " + age_text(std::chrono::duration<double>(*topic.kept).count());
+}
+
+// Those whose names the configuration says; others come with the events.
+std::vector<TopicReport> look_at_topics_of(const RelayConfig& config, Findings& findings) {
+    std::vector<TopicReport> all;
+    for (const runtime::RouteConfig& route : config.routes) {
+        const auto topics = look_at_topics(config, route);
+        if (!topics.ok()) continue;  // `look_around` has said that it cannot be reached
+        for (const TopicReport& topic : *topics) {
+            const std::string where = "topics: route " + route.name + ": ";
+            if (!topic.trouble.empty()) {
+                findings.push_back({kWarn, where + topic.trouble, {}});
+                continue;
+            }
+            const std::string partitions = with_commas(static_cast<std::int64_t>(topic.partitions));
+            if (topic.leaderless > 0) {
+                findings.push_back(
+                    {kWarn,
+                     where + with_commas(static_cast<std::int64_t>(topic.leaderless)) + " of the " +
+                         partitions + " partitions of " + topic.name +
+                         " have no leader: events of their keys wait. Mend their brokers",
+                     {}});
+            } else {
+                findings.push_back({kOk,
+                                    where + topic.name + " (partitions: " + partitions +
+                                        ") keeps records " + kept_text(topic),
+                                    {}});
+            }
+            all.push_back(topic);
+        }
+    }
+    return all;
+}
+
+// Who lags, or reads a topic anew, finds what it keeps.
+void look_at_retention(const ConsumerInfo& consumer, const std::string& where,
+                       const std::vector<TopicReport>& topics, Findings& findings) {
+    for (const TopicReport& topic : topics) {
+        if (!topic.kept) continue;
+        const std::int64_t begins =
+            now_us() - std::chrono::duration_cast<std::chrono::microseconds>(*topic.kept).count();
+        if (begins >= consumer.floor_us) continue;
+        findings.push_back(
+            {kWarn,
+             "retention: " + where + ": consumer " + consumer.name +
+                 " has forgotten the ids from before " + time_text(consumer.floor_us) +
+                 ", and topic " + topic.name + " keeps records " + kept_text(topic) +
+                 ": one of before that, read late or again, is quarantined as OB_QUARANTINED. Keep "
+                 "ids for longer than records (outbox prune --inbox-retention)",
+             {}});
+    }
 }
 
 void look_at_floor(const ConsumerInfo& consumer, const std::string& where, const Oldest& oldest,
@@ -93,6 +155,7 @@ void look_at_consumers(const std::string& url, const RelayConfig& config, const 
         names.append(names.empty() ? "" : ", ").append(consumer.name);
         dead += consumer.dead;
         look_at_floor(consumer, where, oldest, findings);
+        look_at_retention(consumer, where, oldest.topics, findings);
     }
     findings.push_back({kOk, where + ": " + (names.empty() ? "none yet" : names), {}});
     if (dead == 0) return;
@@ -218,7 +281,8 @@ Result<Findings> look_at_all(const RelayConfig& config, const std::vector<OpenWa
         findings->push_back({kWarn, "transport: " + way.where + " " + way.weakness, {}});
     }
     look_at_certificates(config, *findings);
-    const Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config.source);
+    Oldest oldest = consumers.empty() ? Oldest() : oldest_events(**source, config.source);
+    oldest.topics = look_at_topics_of(config, *findings);
     for (const std::string& url : consumers) look_at_consumers(url, config, oldest, *findings);
     return findings;
 }

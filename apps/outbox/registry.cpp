@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <pwd.h>
+#include <set>
 #include <string_view>
 #include <unistd.h>
 #include <vector>
@@ -409,6 +410,22 @@ Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig
         status = check_registry(route.schema_registry);
     }
     return status;
+}
+
+Result<std::vector<TopicReport>> look_at_topics(const runtime::RelayConfig& config,
+                                                const runtime::RouteConfig& route) {
+    const auto broker = find_broker(route.to);
+    if (!broker.ok()) return broker.error();
+    if ((*broker)->topics == nullptr) return std::vector<TopicReport>();
+    std::set<std::string> names(route.predicate.topics.begin(), route.predicate.topics.end());
+    for (const std::string& allowed : route.allowed_topics) {
+        if (!allowed.ends_with('*')) names.insert(allowed);
+    }
+    if (route.topic_template.find('{') == std::string::npos) names.insert(route.topic_template);
+    names.erase("");
+    if (names.empty()) return std::vector<TopicReport>();
+    const std::vector<std::string> list(names.begin(), names.end());
+    return (*broker)->topics(destination_of(config, route), list);
 }
 
 Result<std::string> describe_destination(const runtime::RelayConfig& config,

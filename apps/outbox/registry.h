@@ -10,6 +10,7 @@
 #include <outbox/spi/sink.h>
 #include <outbox/spi/source.h>
 
+#include "backend/broker.h"
 #include "claim/object_store.h"
 #include "codec/encoder.h"
 #include "consumer/operator_sql.h"
@@ -115,6 +116,10 @@ Result<codec::MakeEncoder> make_format(const runtime::RouteConfig& route, const 
 Status check_broker(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
 /// The same, and of the object store and the schema registry of the route. Writes an object.
 Status check_sink(const runtime::RelayConfig& config, const runtime::RouteConfig& route);
+/// The topics that the route's configuration names, as they are at its destination now; none where
+/// that kind of destination tells nothing of them. Blocks as `Broker::topics`.
+Result<std::vector<TopicReport>> look_at_topics(const runtime::RelayConfig& config,
+                                                const runtime::RouteConfig& route);
 /// What `--check` says of the destination beside that it is right; or "".
 Result<std::string> describe_destination(const runtime::RelayConfig& config,
                                          const runtime::RouteConfig& route);

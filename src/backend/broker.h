@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
@@ -55,6 +56,15 @@ struct RecordLimit {
     std::string_view setting = {};  ///< That lowers or sets it: "max_payload of the server".
 };
 
+/// A topic at a destination as it is now.
+struct TopicReport {
+    std::string name;
+    std::string trouble = {};  ///< Why nothing else is known, with the remedy; else empty.
+    std::size_t partitions = 0;
+    std::size_t leaderless = 0;                          ///< Partitions that have no leader.
+    std::optional<std::chrono::milliseconds> kept = {};  ///< A record, at most; none: for ever.
+};
+
 /// What a folder of brokers/ exports, as `const Broker& NAME_broker()`: all that the command line,
 /// the configuration file, the help and the reference pages know of it. The build collects them.
 struct Broker {
@@ -98,6 +108,10 @@ struct Broker {
     /// What an operator should know of the destination as it is now, in a sentence for `--check`;
     /// null: nothing. Blocks up to the connect timeout. Errors: those of the sink's `check`.
     Result<std::string> (*describe)(const Destination& destination) = nullptr;
+    /// What is known there of topics of these names, each; null: nothing. Makes none. Blocks up to
+    /// the connect timeout, and as long for each topic. Errors: those of the sink's `check`.
+    Result<std::vector<TopicReport>> (*topics)(const Destination& destination,
+                                               std::span<const std::string> names) = nullptr;
     /// What of the way there is in clear or unverified, with the remedy; or "".
     std::string (*weakness)(const Destination& destination) = nullptr;
     /// Whose certificates the way there depends on. Contacts nobody. Null: nobody's.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "brokers/kafka/config.h"
+#include "brokers/kafka/look.h"
 #include "brokers/kafka/sink.h"
 #include "brokers/kafka/topics.h"
 #include "brokers/kafka/transport.h"
@@ -23,6 +24,14 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
     auto sink = sinks::kafka::KafkaSink::open(std::move(*config));
     if (!sink.ok()) return sink.error();
     return std::unique_ptr<spi::Sink>(std::move(*sink));
+}
+
+Result<std::vector<TopicReport>> topics(const Destination& destination,
+                                        std::span<const std::string> names) {
+    auto config = sinks::kafka::make_config(destination.url, destination.options);
+    if (!config.ok()) return config.error();
+    config->connect_timeout = destination.connect_timeout;
+    return sinks::kafka::look_at_topics(*config, names);
 }
 
 std::string weakness(const Destination& destination) {
@@ -49,6 +58,7 @@ const Broker& kafka_broker() {
         .secrets = sinks::kafka::secret_options(),
         .check_topic = sinks::kafka::check_topic_name,
         .make = make,
+        .topics = topics,
         .weakness = weakness,
         .tls = tls,
     };

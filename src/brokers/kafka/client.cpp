@@ -105,18 +105,40 @@ Owned<rd_kafka_headers_t> headers_of(const spi::Record& record) {
     return headers;
 }
 
-std::optional<std::size_t> max_message_bytes(const rd_kafka_ConfigResource_t* resource) {
+// The value of a topic's setting; empty where there is none.
+std::string_view value_of(const rd_kafka_ConfigResource_t* resource, std::string_view setting) {
     std::size_t count = 0;
     const auto** entries = rd_kafka_ConfigResource_configs(resource, &count);
     for (std::size_t i = 0; i < count; ++i) {
-        if (std::strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes") != 0) continue;
+        if (rd_kafka_ConfigEntry_name(entries[i]) != setting) continue;
         const char* text = rd_kafka_ConfigEntry_value(entries[i]);
-        if (text == nullptr) return std::nullopt;
-        std::size_t bytes = 0;
-        const auto parsed = std::from_chars(text, text + std::strlen(text), bytes);
-        if (parsed.ec == std::errc()) return bytes;
+        return text == nullptr ? std::string_view() : std::string_view(text);
     }
-    return std::nullopt;
+    return {};
+}
+
+std::optional<std::int64_t> number_of(std::string_view text) {
+    std::int64_t number = 0;
+    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (parsed.ec != std::errc()) return std::nullopt;
+    return number;
+}
+
+std::optional<std::size_t> max_message_bytes(const rd_kafka_ConfigResource_t* resource) {
+    const auto bytes = number_of(value_of(resource, "max.message.bytes"));
+    if (!bytes || *bytes < 0) return std::nullopt;
+    return static_cast<std::size_t>(*bytes);
+}
+
+// Only what is deleted goes by its age: a compacted topic keeps each key's last record.
+std::optional<std::chrono::milliseconds> retention(const rd_kafka_ConfigResource_t* resource) {
+    if (value_of(resource, "cleanup.policy").find("delete") == std::string_view::npos) {
+        return std::nullopt;
+    }
+    constexpr std::chrono::years kForEver{100};
+    const auto ms = number_of(value_of(resource, "retention.ms"));
+    if (!ms || *ms < 0 || std::chrono::milliseconds(*ms) > kForEver) return std::nullopt;
+    return std::chrono::milliseconds(*ms);
 }
 
 }  // namespace
@@ -333,6 +355,7 @@ void Client::take_description(rd_kafka_op_s* event, Events& events) {
             answer.fault = fault_of(code, rd_kafka_ConfigResource_error_string(resources[0]));
         } else {
             answer.max_message_bytes = max_message_bytes(resources[0]);
+            answer.kept = retention(resources[0]);
         }
     }
     events.topics.push_back(std::move(answer));

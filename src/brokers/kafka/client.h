@@ -34,6 +34,7 @@ struct Events {
         std::string topic;
         Fault fault;  ///< Empty name: the topic exists.
         std::optional<std::size_t> max_message_bytes;
+        std::optional<std::chrono::milliseconds> kept;  ///< A record, at most; none: for ever.
     };
     std::vector<std::uint32_t> acknowledged;  ///< Slots.
     std::vector<Refusal> refused;             ///< In the order in which librdkafka gave them up.

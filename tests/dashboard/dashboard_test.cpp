@@ -225,6 +225,47 @@ TEST_P(Dashboard, AHundredThousandDeadLettersArePagedByTheirNumber) {
     EXPECT_EQ(get("/api/letters?after=-1").status, 400);
 }
 
+// What the server reads for it, by whatever the page filters.
+TEST_P(Dashboard, ALaterPageOfDeadLettersReadsNoTableWhole) {
+    if (on_sqlite()) GTEST_SKIP() << "it counts no rows that are read";
+    let_a_relay_run();
+    constexpr int kLetters = 100'000;
+    add_letters(kLetters);
+    sql("UPDATE outbox_dead_letters SET tenant_id = 'acme' WHERE dead_id % 100 = 0");
+    sql("VACUUM ANALYZE outbox_dead_letters");
+    const auto counted = [&](const std::string& figure) {
+        return std::stoll(sql("SELECT coalesce(sum(" + figure +
+                              "), 0) FROM pg_stat_user_tables WHERE relname = "
+                              "'outbox_dead_letters'"));
+    };
+    sql("SELECT pg_stat_reset()");
+    ASSERT_TRUE(eventually(60s, "the figures begin anew",
+                           [&] { return counted("seq_tup_read + idx_tup_fetch") == 0; }));
+    const std::vector<std::string> filters{
+        "",        "&route=near",  "&error_code=OB_RECORD_REFUSED",           "&event_type=Made",
+        "&key=k7", "&tenant=acme", "&id=00000000-0000-7000-8000-000000099907"};
+    constexpr int kPages = 3;
+    {
+        Process running = start();
+        for (const std::string& filter : filters) {
+            int after = 1;
+            for (int page = 0; page < kPages && after > 0; ++page) {
+                const json letters = read("/api/letters?after=" + std::to_string(after) + filter);
+                EXPECT_FALSE(letters["letters"].empty()) << filter << after;
+                after = letters["next"].is_null() ? 0 : letters["next"].get<int>();
+            }
+        }
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }  // its figures are told when it goes
+    const auto pages = static_cast<std::int64_t>((filters.size() - 1) * kPages + 1);
+    ASSERT_TRUE(eventually(60s, "they are told", [&] {
+        return counted("seq_scan + idx_scan") >= pages;
+    })) << counted("seq_scan + idx_scan");
+    EXPECT_EQ(counted("seq_tup_read"), 0);
+    // One letter in a hundred matches at the least, and of 51 it is seen that there are more.
+    EXPECT_LT(counted("idx_tup_fetch"), pages * 51 * 101);
+}
+
 TEST_P(Dashboard, HostilePayloadsAreTextAndAreCut) {
     let_a_relay_run();
     add_letters(2);
@@ -444,13 +485,26 @@ TEST_P(Dashboard, ATokenFileThatIsWrittenAnewHoldsAtOnce) {
 
 TEST_P(Dashboard, ConsumersOfOtherDatabasesAreShownAlsoWhereOneIsAway) {
     const std::string there = subscriber("there");
+    sql(there, "INSERT INTO outbox_inbox_floor (consumer) VALUES ('stock')");
+    sql(there, "INSERT INTO outbox_inbox (consumer, message_id) VALUES ('stock', 'applied')");
+    sql(there,
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error) VALUES ('stock', 'bad', 'orders', 5, 'OB_HANDLER_FAILED', 'no stock')");
+    sql(there,
+        "INSERT INTO outbox_mailbox (mailbox, id, topic) VALUES ('parcels', 'a', 'orders'), "
+        "('parcels', 'b', 'orders')");
     const std::string away =
         on_sqlite() ? "sqlite:///nowhere/at/all.db"
                     : "postgresql://app@127.0.0.1:" + std::to_string(free_port()) + "/x";
     Process running = start({"--consumer-db", there, "--consumer-db", away});
     const json databases = read("/api/consumers")["databases"];
     ASSERT_EQ(databases.size(), 2);
-    EXPECT_EQ(databases[0]["consumers"], json::array());
+    ASSERT_EQ(databases[0]["consumers"].size(), 1) << databases;
+    EXPECT_EQ(databases[0]["consumers"][0]["name"], "stock");
+    EXPECT_EQ(databases[0]["consumers"][0]["dead"], 1);
+    ASSERT_EQ(databases[0]["mailboxes"].size(), 1) << databases;
+    EXPECT_EQ(databases[0]["mailboxes"][0]["name"], "parcels");
+    EXPECT_EQ(databases[0]["mailboxes"][0]["waiting"], 2);
     EXPECT_EQ(databases[0]["error"], nullptr);
     EXPECT_THAT(databases[1]["error"].get<std::string>(), HasSubstr("OB_"));
 }
@@ -474,11 +528,78 @@ TEST_P(Dashboard, ExplainAsksEveryConsumersDatabaseAndSaysWhichDidNotAnswer) {
                       HasSubstr(on_sqlite() ? "/nowhere/at/all.db" : "/x: OB_")));
 }
 
-TEST_P(Dashboard, SagasAreShownWhereThereAreSome) {
+TEST_P(Dashboard, SagasAreShownWithTheirSteps) {
     Process running = start();
     EXPECT_EQ(read("/api/sagas?state=stuck")["total"], 0);
-    EXPECT_EQ(get("/api/saga?id=00000000-0000-7000-8000-000000000001").status, 404);
+    EXPECT_EQ(get("/api/saga?id=s-1").status, 404);
     EXPECT_EQ(get("/api/saga").status, 400);
+    sql("INSERT INTO outbox_saga (saga_id, name, version, state, step, steps, data, leader, topic, "
+        "timer, trouble) VALUES ('s-1', 'order', 1, 'stuck', 'charge', "
+        "'[{\"step\":\"reserve\",\"state\":\"done\",\"attempts\":1,\"late\":0,\"can_undo\":true},"
+        "{\"step\":\"charge\",\"state\":\"sent\",\"attempts\":3,\"late\":0,\"can_undo\":false}]', "
+        "'{\"order\":\"o-1\"}', 'orders', 'answers', 3, 'no answer to charge'), "
+        "('s-2', 'order', 1, 'running', 'reserve', "
+        "'[{\"step\":\"reserve\",\"state\":\"sent\",\"attempts\":1,\"late\":0,\"can_undo\":true}]',"
+        " "
+        "'{}', 'orders', 'answers', 1, NULL)");
+    const json all = read("/api/sagas");
+    EXPECT_EQ(all["total"], 2);
+    EXPECT_EQ(all["sagas"].size(), 2);
+    const json stuck = read("/api/sagas?state=stuck");
+    EXPECT_EQ(stuck["total"], 1);
+    ASSERT_EQ(stuck["sagas"].size(), 1) << stuck;
+    EXPECT_EQ(stuck["sagas"][0]["id"], "s-1");
+    EXPECT_EQ(stuck["sagas"][0]["step"], "charge");
+    EXPECT_EQ(stuck["sagas"][0]["trouble"], "no answer to charge");
+    const json saga = read("/api/saga?id=s-1");
+    ASSERT_EQ(saga["steps"].size(), 2) << saga;
+    EXPECT_EQ(saga["steps"][0]["step"], "reserve");
+    EXPECT_EQ(saga["steps"][0]["state"], "done");
+    EXPECT_EQ(saga["steps"][1]["step"], "charge");
+    EXPECT_EQ(saga["steps"][1]["attempts"], 3);
+    EXPECT_EQ(saga["data"], R"({"order":"o-1"})") << "as text: it is not ours";
+    EXPECT_EQ(get("/api/saga?id=s-3").status, 404);
+    ASSERT_TRUE(eventually(60s, "the next reading counts them",
+                           [&] { return read("/api/overview")["sagas"].size() == 2; }));
+    EXPECT_EQ(read("/api/overview")["has_sagas"], true);
+}
+
+TEST_P(Dashboard, RelaysThatStandByAndEndpointsOfWebhooksAreShown) {
+    sink_ = subscriber("sink");
+    Process leader = relay({mailbox("near", sink_)});
+    ASSERT_TRUE(eventually(60s, "one leads", [&] { return route("near").is_object(); }))
+        << leader.stderr_text();
+    Process second = relay({mailbox("near", sink_), mailbox("more", sink_)});
+    sql(
+        std::string("INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets, last_error) "
+                    "VALUES ('shop-7', 'https://shop.example/h', '', 'HTTP 503'), ('off', "
+                    "'https://off.example/h', '', NULL)"));
+    sql("UPDATE outbox_webhook_endpoints SET state = 'disabled' WHERE endpoint_id = 'off'");
+    sql("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('shop-7', 'e1')");
+    Process running = start();
+    json overview;
+    ASSERT_TRUE(eventually(60s, "the second stands by", [&] {
+        overview = read("/api/overview");
+        return overview["standbys"].size() == 1;
+    })) << second.stderr_text();
+    const json& standby = overview["standbys"][0];
+    EXPECT_THAT(standby["owner"].get<std::string>(), HasSubstr(":" + std::to_string(second.pid())));
+    EXPECT_EQ(standby["routes"], json({"near", "more"}));
+    EXPECT_EQ(standby["other_routes"], true);
+    EXPECT_THAT(overview["lease"]["owner"].get<std::string>(),
+                HasSubstr(":" + std::to_string(leader.pid())));
+    const json& webhooks = overview["webhooks"];
+    EXPECT_EQ(webhooks["delivered_by"], nullptr);
+    EXPECT_THAT(webhooks["remark"].get<std::string>(), HasSubstr("no relay delivers webhooks"));
+    ASSERT_EQ(webhooks["endpoints"].size(), 2) << webhooks;
+    for (const json& one : webhooks["endpoints"]) {
+        const bool off = one["id"] == "off";
+        EXPECT_EQ(one["state"], off ? "disabled" : "enabled");
+        EXPECT_EQ(one["waiting"], off ? 0 : 1);
+        EXPECT_EQ(one["last_error"], off ? json() : json("HTTP 503"));
+    }
+    EXPECT_EQ(second.stop(), (ExitStatus{0, 0})) << second.stderr_text();
+    EXPECT_EQ(leader.stop(), (ExitStatus{0, 0})) << leader.stderr_text();
 }
 
 TEST_P(Dashboard, RunsOfReplayAreShownWithTheirPaceAndWhoBeganThemAndWhy) {

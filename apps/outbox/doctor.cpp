@@ -161,8 +161,9 @@ void look_at_consumers(const std::string& url, const RelayConfig& config, const 
     if (dead == 0) return;
     findings.push_back({kWarn,
                         where + ": " + with_commas(dead) +
-                            " dead letters, which block nothing and are applied by nobody: "
-                            "outbox dead list --consumer NAME --db " +
+                            (dead == 1 ? " dead letter, which blocks nothing and is"
+                                       : " dead letters, which block nothing and are") +
+                            " applied by nobody: outbox dead list --consumer NAME --db " +
                             redact(url),
                         {}});
 }

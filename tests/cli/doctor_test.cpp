@@ -388,7 +388,7 @@ TEST(DoctorOnSqlite, LooksAtTheConsumersDatabaseToo) {
     const Finished warned = doctor("billing");
     EXPECT_EQ(warned.status.code, 0) << warned.err;
     EXPECT_THAT(warned.out, AllOf(HasSubstr("consumer billing has forgotten the ids from before "),
-                                  HasSubstr("1 dead letters, which block nothing"),
+                                  HasSubstr("1 dead letter, which blocks nothing and is applied"),
                                   HasSubstr("0 problems, 2 warnings")));
     Sqlite(outbox.file("empty.db")).exec("CREATE TABLE other (a)");
     const Finished missing = doctor("empty");

@@ -250,6 +250,8 @@ class Dashboard(unittest.TestCase):
         before = sent.inner_text()
         expect(sent).not_to_have_text(before)
         expect(page.get_by_role("img", name=re.compile("Sent per second, now: .*billing [1-9]"))).to_be_visible()
+        # The events of route search stay: the oldest of them is older at each look.
+        expect(page.get_by_role("img", name=re.compile("Age of the oldest event that waits, now: oldest [1-9]"))).to_be_visible()
 
     def test_the_relays_own_page_knows_the_latency(self):
         page = self.open(url=f"http://localhost:{self.admin}/", width=1000, height=1130)

@@ -1,5 +1,5 @@
-"""Asks a real Prometheus, which scrapes a real relay, each query of the dashboard: none may be without an
-answer. Names of metrics that have changed would show as empty panels, which look like a quiet night.
+"""Asks a real Prometheus, which scrapes a real relay, each query of the dashboard, those of its variables, too: none
+may be without an answer. Names of metrics that have changed would show as empty panels, which look like a quiet night.
 
 usage: dashboard.py ROOT OUTBOX SERVICE_PAGE
 """
@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import socket
 import sqlite3
 import subprocess
@@ -35,6 +36,18 @@ def queries(dashboard):
             for name, value in VARIABLES.items():
                 query = query.replace(name, value)
             yield panel["title"], query
+
+
+def variables(dashboard):
+    """(variable, series, label) of the variables whose values Prometheus has."""
+    for variable in json.loads(dashboard.read_text())["templating"]["list"]:
+        if variable["type"] != "query":
+            continue
+        asked = variable["query"]["query"]
+        parts = re.fullmatch(r"label_values\((.+), (\w+)\)", asked)
+        if not parts:
+            sys.exit(f"${variable['name']} asks what is not asked here: {asked}")
+        yield f"${variable['name']}", parts[1].replace("$source", ".*"), parts[2]
 
 
 def serve(page):
@@ -85,24 +98,39 @@ def start_prometheus(place, port, targets):
         stdout=subprocess.DEVNULL, stderr=open(place / "prometheus.log", "w"))
 
 
-def answer(port, query):
-    """The series that Prometheus has for the query; None while it does not answer."""
-    asked = urllib.parse.urlencode({"query": query})
+def ask(port, path, **parameters):
+    """What Prometheus answers; None while it does not."""
+    asked = urllib.parse.urlencode(parameters)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{asked}", timeout=10) as page:
-            return json.load(page)["data"]["result"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{asked}", timeout=10) as page:
+            return json.load(page)["data"]
     except urllib.error.HTTPError as error:
         if error.code == 503:  # it listens before it is ready
             return None
-        sys.exit(f"Prometheus refuses {query}: {error.read().decode()}")
+        sys.exit(f"Prometheus refuses {asked}: {error.read().decode()}")
     except OSError:
         return None
 
 
+def answer(port, query):
+    """The series that Prometheus has for the query."""
+    data = ask(port, "query", query=query)
+    return data and data["result"]
+
+
+def values(port, series, label):
+    """What a variable offers, as Grafana asks for it."""
+    return ask(port, f"label/{label}/values", **{"match[]": series})
+
+
 def main():
     root, outbox, service_page = sys.argv[1:]
-    asked = list(queries(pathlib.Path(root) / "packaging/grafana/outbox.json"))
-    if not asked:
+    dashboard = pathlib.Path(root) / "packaging/grafana/outbox.json"
+    asked = [(f"panel '{panel}'", query, lambda port, query=query: answer(port, query))
+             for panel, query in queries(dashboard)]
+    asked += [(variable, f"{label} of {series}", lambda port, series=series, label=label: values(port, series, label))
+              for variable, series, label in variables(dashboard)]
+    if len({who for who, _, _ in asked}) < 3:
         sys.exit("the dashboard asks nothing")
     with tempfile.TemporaryDirectory(prefix="outbox-dashboard-") as folder:
         place = pathlib.Path(folder)
@@ -115,9 +143,9 @@ def main():
             left = asked
             while left and time.monotonic() < deadline:
                 time.sleep(0.5)
-                left = [(panel, query) for panel, query in left if not answer(port, query)]
-            for panel, query in left:
-                print(f"panel '{panel}': nothing answers {query}")
+                left = [one for one in left if not one[2](port)]
+            for who, query, _ in left:
+                print(f"{who}: nothing answers {query}")
             if left:
                 print((place / "relay.log").read_text()[-3000:], (place / "prometheus.log").read_text()[-3000:])
         finally:

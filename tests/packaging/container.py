@@ -1,5 +1,5 @@
-"""The last stage of the Containerfile, done step by step in a Debian 12 of its own, as no container engine is
-needed for that; then its entry point runs as its user, without a right to write.
+"""The Containerfile, built by a container engine where one answers; else its last stage, done step by step in a
+Debian 12 of its own. Then its entry point runs as its user, without a right to write.
 
 usage: container.py ROOT      (as root; script/package has left the packages)
 """
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 
 ROOT = pathlib.Path(sys.argv[1])
 
@@ -50,7 +51,32 @@ def build(root):
     return about
 
 
-def main():
+def engine():
+    """The one that answers; docker is often there without its daemon."""
+    for name, question in (("podman", ["info"]), ("buildah", ["info"]), ("docker", ["version"])):
+        if shutil.which(name) and not subprocess.run([name, *question], capture_output=True).returncode:
+            return name
+    return None
+
+
+def by_engine(name):
+    image = f"outbox-test-{uuid.uuid4().hex}"
+    subprocess.run([name, "build", "-f", ROOT / "packaging/container/Containerfile", "-t", image, ROOT], check=True)
+    try:
+        if name == "buildah":
+            work = subprocess.run([name, "from", image], check=True, capture_output=True, text=True).stdout.strip()
+            command = [name, "run", work, "--", "/usr/bin/outbox", "--help"]
+        else:
+            command = [name, "run", "--rm", "--read-only", image]
+        said = subprocess.run(command, capture_output=True, text=True)
+        if name == "buildah":
+            subprocess.run([name, "rm", work], check=True, capture_output=True)
+        assert said.returncode == 0 and "outbox relay" in said.stdout, said
+    finally:
+        subprocess.run([name, "rmi", image], capture_output=True)
+
+
+def by_hand():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder) / "root"
         subprocess.run(["mmdebstrap", "--quiet", "--variant=apt", "bookworm", root], check=True)
@@ -64,6 +90,12 @@ def main():
         (root / "srv").chmod(0o777)
         made = inside(root, *about["ENTRYPOINT"], "migrate", "--db", "sqlite:///srv/shop.db", user=user)
         assert made.returncode == 0, made
+
+
+def main():
+    name = engine()
+    print(f"built by {name}" if name else "no container engine answers: its last stage is done step by step", flush=True)
+    by_engine(name) if name else by_hand()
 
 
 main()

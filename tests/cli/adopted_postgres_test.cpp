@@ -362,9 +362,11 @@ TEST_F(AdoptedPostgres, DeleteWhenSentTableIsEmptiedAndItsDeadRowsLiveOn) {
 // Shape 5.
 TEST_F(AdoptedPostgres, CamelCaseTableIsRelayedInTheOrderOfItsNumbers) {
     exec(kCamelCaseTable);
+    // Their times say the contrary, as those of transactions do that began early and wrote late.
     exec(
-        "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") "
-        "SELECT 'Made', '{\"n\":' || n || '}' FROM generate_series(1, 12) n");
+        "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\", \"CreatedAt\") "
+        "SELECT 'Made', '{\"n\":' || n || '}', now() - n * interval '1 second' FROM "
+        "generate_series(1, 12) n");
     Process running = relay("OutboxMessages", "10", "stdout:");
     ASSERT_TRUE(is("SELECT count(*) FROM \"OutboxMessages\" WHERE \"Processed\"", "12"));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));

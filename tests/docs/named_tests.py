@@ -1,4 +1,4 @@
-"""Checks that every test that docs/guarantees.md and docs/pitfalls.md name exists.
+"""Checks that every test that docs/guarantees.md and docs/pitfalls.md name exists, and that each pitfall names one.
 
 usage: named_tests.py ROOT
 """
@@ -26,6 +26,13 @@ def main():
             sys.exit(f"docs/{page}.md names no test")
         for name in sorted(named - defined):
             print(f"docs/{page}.md names {name}, which does not exist")
+            missing += 1
+    rows = [line for line in (root / "docs/pitfalls.md").read_text().splitlines() if line.startswith("| ")][2:]
+    if not rows:
+        sys.exit("docs/pitfalls.md has no rows")
+    for row in rows:
+        if not NAMED.search(row):
+            print(f"docs/pitfalls.md: no test shows this: {row.split('|')[1].strip()}")
             missing += 1
     return 1 if missing else 0
 

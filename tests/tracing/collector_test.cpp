@@ -1,7 +1,9 @@
-// A relay that tells a real OpenTelemetry Collector.
+// A relay and a consumer that tell a real OpenTelemetry Collector.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <outbox/adapters/libpq_consumer.h>
 
 #include "tests/brokers/broker_server.h"
 #include "tests/support/eventually.h"
@@ -14,8 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
+using testing::Not;
 
-TEST(Collector, GetsTheSpansOfARelay) {
+TEST(Collector, GetsTheSpansOfARelayAndOfAConsumer) {
     BrokerServer collector({.name = "otelcol", .ready = "Everything is ready"});
     collector.start();
     const std::string url = shared_postgres().create_database();
@@ -38,6 +41,27 @@ TEST(Collector, GetsTheSpansOfARelay) {
     EXPECT_THAT(told, testing::ContainsRegex("Kind +: Producer"));
     EXPECT_THAT(told, HasSubstr("service.name: Str(outbox)"));
     EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_THAT(told, Not(HasSubstr("outbox.apply")));
+    {
+        MailboxOptions options;
+        options.consumer = "shipping";
+        options.spans =
+            otlp_spans("http://127.0.0.1:" + std::to_string(collector.port()), "shipping-service");
+        auto consumer =
+            libpq_mailbox_consumer(url, LibpqHandler([](PGconn*, const Message&) {}), options);
+        EXPECT_EQ(consumer.drain(), 1U);
+        // Its end sends what there is.
+    }
+    ASSERT_TRUE(eventually(60s, "the consumer's span", [&] {
+        return log().find("outbox.outcome: Str(applied)") != std::string::npos;
+    })) << log();
+    const std::string applied = log().substr(told.size());
+    EXPECT_THAT(applied, testing::ContainsRegex("Trace ID +: " + trace));
+    EXPECT_THAT(applied, testing::ContainsRegex("Parent ID +: 00f067aa0ba902b7"));
+    EXPECT_THAT(applied, testing::ContainsRegex("Name +: outbox.apply"));
+    EXPECT_THAT(applied, testing::ContainsRegex("Kind +: Consumer"));
+    EXPECT_THAT(applied, HasSubstr("service.name: Str(shipping-service)"));
+    EXPECT_THAT(applied, HasSubstr("messaging.message.id: Str(" + id + ")"));
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
-// Line charts of what this page has seen since it was opened. A hundred lines of our own in place of
-// a library: a library would have to be committed here or fetched by the build, and an operator's page
-// should need neither.
+// Line charts of what this page has seen since it was opened. Why not a library's: docs/dashboard.md.
 import { el, svg } from './dom.js';
 
 const kWidth = 460;

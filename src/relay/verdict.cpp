@@ -16,6 +16,13 @@ std::string detail_of(const ErrorInfo& error) {
                                       : "(" + error.backend_code + ") " + error.message;
 }
 
+// What leads from a line of the log to the event's trace.
+void add_trace(const spi::EventView& event, Note& note) {
+    if (const auto context = tracing::find_trace_context(event.headers)) {
+        note.fields.emplace_back("trace_id", context->trace_id);
+    }
+}
+
 }  // namespace
 
 void Verdict::published(core::SlotId slot, std::int64_t wall_us) {
@@ -66,11 +73,14 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
             return kLetterBackoff.delay_us(times, flow_.random());
         };
         if (flow_.redeliveries.waits_for_part(work.dead_id, now_us, delay_us) == 1) {
-            flow_.notify({Note::Level::kWarning,
-                          "letter_waits",
-                          {{"route", flow_.route.name},
-                           {"id", std::string(flow_.event_of(slot).id)},
-                           {"error", describe(failed.error)}}});
+            const spi::EventView& event = flow_.event_of(slot);
+            Note note{Note::Level::kWarning,
+                      "letter_waits",
+                      {{"route", flow_.route.name},
+                       {"id", std::string(event.id)},
+                       {"error", describe(failed.error)}}};
+            add_trace(event, note);
+            flow_.notify(note);
         }
         flow_.redeliveries.offered_again(work.dead_id, work.attempts);
         redelivery_over(slot);
@@ -278,9 +288,7 @@ void Verdict::note_dead(const spi::EventView& event, std::uint32_t attempts,
                {"id", std::string(event.id)},
                {"attempts", std::to_string(attempts)},
                {"error", describe(error)}}};
-    if (const auto context = tracing::find_trace_context(event.headers)) {
-        note.fields.emplace_back("trace_id", context->trace_id);
-    }
+    add_trace(event, note);
     flow_.notify(note);
 }
 

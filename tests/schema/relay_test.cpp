@@ -118,6 +118,9 @@ TEST_F(SchemaRelay, ALetterThatIsRetriedAndWaitsIsNamedInTheLogOnce) {
         }));
         EXPECT_EQ(running.stop().code, 0);
     }
+    const std::string trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    database_->exec("UPDATE outbox_dead_letters SET headers = '{\"traceparent\": \"00-" + trace +
+                    "-00f067aa0ba902b7-00\"}'");
     front.set_mode("for " + subject_ + " status 404");
     Process running = relay(front.url());
     ASSERT_EQ(outbox_.run({"dead", "retry", "--all", "--db", url_}).status.code, 0);
@@ -128,7 +131,9 @@ TEST_F(SchemaRelay, ALetterThatIsRetriedAndWaitsIsNamedInTheLogOnce) {
     front.set_mode("pass");
     await_log(running, "OB_SCHEMA_VIOLATED");
     const std::string log = running.stderr_text();
-    EXPECT_EQ(log.find("event=letter_waits"), log.rfind("event=letter_waits"));
+    const std::size_t said = log.find("event=letter_waits");
+    EXPECT_EQ(said, log.rfind("event=letter_waits"));
+    EXPECT_THAT(log.substr(said, log.find('\n', said) - said), HasSubstr("trace_id=" + trace));
 }
 
 TEST_F(SchemaRelay, ARegistryThatIsAwayCountsNoAttemptAndAfterwardsAllGoesOn) {

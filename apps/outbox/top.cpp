@@ -1,11 +1,9 @@
 // A live view of an outbox, from its database alone.
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <sys/eventfd.h>
 #include <thread>
@@ -13,6 +11,7 @@
 #include <utility>
 
 #include "commands.h"
+#include "core/mutex.h"
 #include "core/redact.h"
 #include "registry.h"
 #include "report.h"
@@ -126,10 +125,11 @@ class Looker {
     Looker& operator=(const Looker&) = delete;
     /// Ends the process where the database does not let go of the thread.
     ~Looker() {
-        std::unique_lock lock(mutex_);
+        core::Lock lock(mutex_);
         stopped_ = true;
         changed_.notify_all();
-        if (!changed_.wait_for(lock, kQuitGrace, [&] { return ended_; })) {
+        const auto ended = [&]() OUTBOX_REQUIRES(mutex_) { return ended_; };
+        if (!changed_.wait_for(mutex_, kQuitGrace, ended)) {
             std::cout.flush();
             std::_Exit(runtime::kExitOk);
         }
@@ -146,20 +146,21 @@ class Looker {
     }
     /// Waits for a look later than the one of this number. False: none in time.
     bool wait(std::uint64_t number, milliseconds timeout) {
-        std::unique_lock lock(mutex_);
-        return changed_.wait_for(lock, timeout, [&] { return looks_ > number; });
+        core::Lock lock(mutex_);
+        const auto later = [&]() OUTBOX_REQUIRES(mutex_) { return looks_ > number; };
+        return changed_.wait_for(mutex_, timeout, later);
     }
     [[nodiscard]] std::uint64_t looks() {
-        const std::lock_guard lock(mutex_);
+        const core::Lock lock(mutex_);
         return looks_;
     }
     /// What the last look met; nothing: it was answered.
     [[nodiscard]] std::optional<ErrorInfo> error() {
-        const std::lock_guard lock(mutex_);
+        const core::Lock lock(mutex_);
         return error_;
     }
     [[nodiscard]] TopState state() {
-        const std::lock_guard lock(mutex_);
+        const core::Lock lock(mutex_);
         const Clock::time_point now = Clock::now();
         TopState state;
         state.sample = sample_;
@@ -173,7 +174,8 @@ class Looker {
 
   private:
     void run(Outbox outbox) {
-        std::unique_lock lock(mutex_);
+        core::Lock lock(mutex_);
+        const auto stopped = [&]() OUTBOX_REQUIRES(mutex_) { return stopped_; };
         while (!stopped_) {
             const Clock::time_point began = looked_at_ = Clock::now();
             looking_ = true;
@@ -195,7 +197,7 @@ class Looker {
             [[maybe_unused]] const auto told = ::write(news_, &one, sizeof one);
             const Clock::time_point next =
                 std::max(began + interval_, ended + (ended - began) * kRestForOneLook);
-            changed_.wait_until(lock, next, [&] { return stopped_; });
+            changed_.wait_until(mutex_, next, stopped);
         }
         ended_ = true;
         changed_.notify_all();
@@ -204,16 +206,16 @@ class Looker {
     const milliseconds interval_;
     const int news_;
     std::thread thread_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    bool stopped_ = false;
-    bool ended_ = false;
-    bool looking_ = false;
-    std::uint64_t looks_ = 0;
-    Clock::time_point looked_at_ = Clock::now();
-    Clock::time_point answered_at_ = Clock::now();
-    TopSample sample_;
-    std::optional<ErrorInfo> error_;
+    core::Mutex mutex_;
+    core::Condition changed_;
+    bool stopped_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool ended_ OUTBOX_GUARDED_BY(mutex_) = false;
+    bool looking_ OUTBOX_GUARDED_BY(mutex_) = false;
+    std::uint64_t looks_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    Clock::time_point looked_at_ OUTBOX_GUARDED_BY(mutex_) = Clock::now();
+    Clock::time_point answered_at_ OUTBOX_GUARDED_BY(mutex_) = Clock::now();
+    TopSample sample_ OUTBOX_GUARDED_BY(mutex_);
+    std::optional<ErrorInfo> error_ OUTBOX_GUARDED_BY(mutex_);
 };
 
 /// How often it is shown; nothing: until somebody ends it.

@@ -1,10 +1,11 @@
-"""Plants violations in a small tree and sees that each one, and nothing else, is found."""
+"""Plants violations in small trees and sees that each one, and nothing else, is found."""
 
 import pathlib
 import tempfile
 import unittest
 
 import check_includes
+import check_tests
 
 CLEAN = {
     "include/outbox/event.h": "#include <string>\n#include <outbox/error.h>\n",
@@ -17,7 +18,9 @@ CLEAN = {
     "src/databases/postgres/source.cpp": '#include "databases/postgres/client.h"\n',
     "src/brokers/kafka/sink.cpp": "#include <librdkafka/rdkafka.h>\n#include <outbox/event.h>\n",
     "src/runtime/config.h": '#include "relay/relay.h"\n',
-    "apps/outbox/main.cpp": '#include "brokers/kafka/sink.h"\n#include "runtime/config.h"\n',
+    "src/core/mutex.h": "#include <mutex>\nclass Mutex { std::mutex mutex_; };\n",
+    "apps/outbox/main.cpp": '#include "commands.h"\n#include "runtime/config.h"\n',
+    "apps/outbox/commands.h": "#include <string>\n",
     "examples/orders/main.cpp": '#include "orders.h"\n#include <outbox/event.h>\n',
     "examples/orders/orders.h": "#include <sqlite3.h>\n",
 }
@@ -38,7 +41,12 @@ PLANTED = [
     ("src/runtime/config.h", '#include "../relay/relay.h"', "climbs out"),
     ("include/outbox/event.h", "#include <libpq-fe.h>", "a public header outside adapters/"),
     ("include/outbox/event.h", '#include "core/ledger.h"', "public may not include"),
-    ("examples/orders/main.cpp", '#include "core/ledger.h"', "an example includes core/ledger.h"),
+    ("examples/orders/main.cpp", '#include "core/ledger.h"', "examples may not include core/ledger.h"),
+    ("apps/outbox/main.cpp", '#include "brokers/kafka/sink.h"', "apps may not include brokers/kafka/sink.h"),
+    ("apps/outbox/main.cpp", '#include "databases/sqlite/client.h"', "apps may not include"),
+    ("apps/outbox/main.cpp", "    std::mutex mutex_;", "std::mutex: no compiler sees"),
+    ("src/relay/relay.h", "const std::lock_guard lock(mutex_);", "std::lock_guard: no compiler sees"),
+    ("src/databases/postgres/source.cpp", "std::condition_variable_any changed_;", "std::condition_variable_any:"),
     ("src/helpers/strings.h", "#include <string>", "has no place in the layering"),
 ]
 
@@ -70,6 +78,47 @@ class CheckIncludesTest(unittest.TestCase):
                 (self.root / name).unlink()
                 if name in CLEAN:
                     self.write(name, CLEAN[name])
+
+    def test_finds_each_permission_that_nothing_uses(self):
+        def of_runtime():
+            return [line for line in check_includes.unused(self.root) if line.startswith("runtime may")]
+
+        self.assertEqual(len(of_runtime()), len(check_includes.ALLOWED["runtime"]) - 1, of_runtime())
+        self.assertFalse([line for line in of_runtime() if "include relay" in line])
+        for other in check_includes.ALLOWED["runtime"] - {"public"}:
+            self.write(f"src/runtime/{other}.cpp", f'#include "{other}/any.h"\n')
+        self.write("src/runtime/public.cpp", "#include <outbox/event.h>\n")
+        self.assertEqual(of_runtime(), [])
+
+
+class CheckTestsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def unbuilt(self, lists):
+        for name in ("tests/core/lanes_test.cpp", "tests/brokers/kafka/sink_test.cpp"):
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        for name, text in lists.items():
+            (self.root / name).write_text(text)
+        return [line.split(":")[0] for line in check_tests.unbuilt(self.root)]
+
+    def test_accepts_what_is_named_here_or_above(self):
+        lists = {
+            "tests/core/CMakeLists.txt": "outbox_test(core_test\n    SOURCES lanes_test.cpp)\n",
+            "tests/brokers/CMakeLists.txt": "outbox_test(kafka_test SOURCES kafka/sink_test.cpp)\n",
+        }
+        self.assertEqual(self.unbuilt(lists), [])
+
+    def test_finds_what_is_not_named_or_only_in_a_comment(self):
+        lists = {
+            "tests/core/CMakeLists.txt": "# lanes_test.cpp\noutbox_test(core_test SOURCES old_lanes_test.cpp)\n",
+            "tests/brokers/CMakeLists.txt": "outbox_test(kafka_test SOURCES sink_test.cpp)\n",
+        }
+        self.assertEqual(self.unbuilt(lists), ["tests/brokers/kafka/sink_test.cpp", "tests/core/lanes_test.cpp"])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 #include "core/base64.h"
 
-#include <algorithm>
 #include <cstdint>
 
 namespace outbox {
@@ -16,17 +15,16 @@ constexpr unsigned kByte = 8;
 }  // namespace
 
 void append_base64(std::string_view bytes, std::string& out) {
+    constexpr std::uint32_t kSign = (1U << kBits) - 1;
+    const auto at = [&](std::size_t i) {
+        return i < bytes.size() ? std::uint32_t{static_cast<unsigned char>(bytes[i])} : 0U;
+    };
     for (std::size_t i = 0; i < bytes.size(); i += kGroup) {
-        std::uint32_t group = 0;
-        for (std::size_t k = 0; k < kGroup; ++k) {
-            group <<= kByte;
-            if (i + k < bytes.size()) group |= static_cast<unsigned char>(bytes[i + k]);
-        }
-        const std::size_t signs = std::min(bytes.size() - i, kGroup) + 1;
-        for (std::size_t k = 0; k < kSigns; ++k) {
-            const auto shift = static_cast<unsigned>(kSigns - 1 - k) * kBits;
-            out += k < signs ? kAlphabet[(group >> shift) & 63U] : '=';
-        }
+        const std::uint32_t group = at(i) << 2 * kByte | at(i + 1) << kByte | at(i + 2);
+        out += kAlphabet[group >> 3 * kBits];
+        out += kAlphabet[group >> 2 * kBits & kSign];
+        out += i + 1 < bytes.size() ? kAlphabet[group >> kBits & kSign] : '=';
+        out += i + 2 < bytes.size() ? kAlphabet[group & kSign] : '=';
     }
 }
 

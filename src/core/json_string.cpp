@@ -1,26 +1,12 @@
 #include "core/json_string.h"
 
-#include <charconv>
 #include <cstddef>
-#include <cstdint>
 
+#include "core/utf16_escape.h"
 #include "core/utf8.h"
 
 namespace outbox {
 namespace {
-
-constexpr std::size_t kHexDigits = 4;
-constexpr std::uint32_t kHigh = 0xD800;  // halves of surrogate pairs begin
-constexpr std::uint32_t kLow = 0xDC00;
-constexpr std::uint32_t kEnd = 0xE000;
-constexpr std::uint32_t kBeyond = 0x10000;
-
-// Of "uXXXX", which the scan has seen.
-std::uint32_t unit(std::string_view escape) {
-    std::uint32_t code = 0;
-    std::from_chars(escape.data() + 1, escape.data() + 1 + kHexDigits, code, 16);
-    return code;
-}
 
 // Appends what the escape behind a backslash stands for; how long it is, 0: half a surrogate pair.
 std::size_t append_escape(std::string_view at, std::string& out) {
@@ -31,17 +17,11 @@ std::size_t append_escape(std::string_view at, std::string& out) {
         out += named == std::string_view::npos ? at.front() : kValues[named];
         return 1;
     }
-    constexpr std::size_t kLength = 1 + kHexDigits;
-    const std::uint32_t code = unit(at);
-    if (code < kHigh || code >= kEnd) {
-        append_utf8(code, out);
-        return kLength;
-    }
-    const std::string_view behind = at.substr(kLength);
-    const std::uint32_t low = behind.starts_with("\\u") ? unit(behind.substr(1)) : 0;
-    if (code >= kLow || low < kLow || low >= kEnd) return 0;
-    append_utf8(kBeyond + ((code - kHigh) << 10U) + (low - kLow), out);
-    return 2 * kLength + 1;
+    std::string_view rest = at.substr(1);
+    const auto code = take_utf16_escape(rest);
+    if (!code || is_surrogate(*code)) return 0;
+    append_utf8(*code, out);
+    return at.size() - rest.size();
 }
 
 }  // namespace

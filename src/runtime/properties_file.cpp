@@ -1,10 +1,10 @@
 #include "runtime/properties_file.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <optional>
 
+#include "core/utf16_escape.h"
 #include "core/utf8.h"
 
 namespace outbox::runtime {
@@ -22,31 +22,9 @@ std::string_view without_blanks(std::string_view text) {
     return text.substr(std::min(text.find_first_not_of(kBlanks), text.size()));
 }
 
-std::optional<std::uint32_t> four_digits(std::string_view text) {
-    std::uint32_t code = 0;
-    if (text.size() < 4) return std::nullopt;
-    const char* const first = text.data();
-    const auto [end, error] = std::from_chars(first, first + 4, code, 16);
-    if (error != std::errc() || end != first + 4) return std::nullopt;
-    return code;
-}
-
-// A unit of UTF-16, with the other half of its pair, if that follows.
-void append_unit(std::uint32_t code, std::string_view& rest, std::string& out) {
-    constexpr std::uint32_t kHigh = 0xD800;
-    constexpr std::uint32_t kLow = 0xDC00;
-    constexpr std::uint32_t kEnd = 0xE000;
-    constexpr std::uint32_t kReplacement = 0xFFFD;
-    if (code < kHigh || code >= kEnd) return append_utf8(code, out);
-    const auto low = code < kLow && rest.starts_with("\\u") ? four_digits(rest.substr(2))
-                                                            : std::optional<std::uint32_t>();
-    if (!low || *low < kLow || *low >= kEnd) return append_utf8(kReplacement, out);
-    rest.remove_prefix(6);
-    append_utf8(0x10000 + ((code - kHigh) << 10U) + (*low - kLow), out);
-}
-
 // Behind a backslash; takes what belongs to it.
 void append_escape(std::string_view& rest, std::string& out) {
+    constexpr std::uint32_t kReplacement = 0xFFFD;  // for half a surrogate pair
     const char c = rest.front();
     rest.remove_prefix(1);
     if (c == 't') {
@@ -57,9 +35,8 @@ void append_escape(std::string_view& rest, std::string& out) {
         out += '\r';
     } else if (c == 'f') {
         out += '\f';
-    } else if (auto code = c == 'u' ? four_digits(rest) : std::nullopt) {
-        rest.remove_prefix(4);
-        append_unit(*code, rest, out);
+    } else if (const auto code = c == 'u' ? take_utf16_escape(rest) : std::nullopt) {
+        append_utf8(is_surrogate(*code) ? kReplacement : *code, out);
     } else {
         out += c;
     }

@@ -1,12 +1,12 @@
 #include "schema/json_document.h"
 
 #include <algorithm>
-#include <charconv>
 #include <deque>
 #include <limits>
 
 #include "core/json_scan.h"
 #include "core/json_text.h"
+#include "core/utf16_escape.h"
 #include "core/utf8.h"
 #include "schema/decimal.h"
 
@@ -226,28 +226,12 @@ class JsonDocument::Reader {
             out += known == std::string_view::npos ? c : kMeant[known];
             return;
         }
-        constexpr std::uint32_t kHigh = 0xD800;
-        constexpr std::uint32_t kLow = 0xDC00;
-        constexpr std::uint32_t kEnd = 0xE000;
-        std::uint32_t code = hex(at_);
-        at_ += 4;
-        if (code >= kHigh && code < kLow && text_.substr(at_, 2) == "\\u") {
-            const std::uint32_t low = hex(at_ + 2);
-            if (low >= kLow && low < kEnd) {
-                code = 0x10000 + ((code - kHigh) << 10U) + (low - kLow);
-                at_ += 6;
-            }
-        }
         // Half of a pair is no character, and no text that a pattern can be looked for in.
         constexpr std::uint32_t kReplacement = 0xFFFD;
-        if (code >= kHigh && code < kEnd) code = kReplacement;
-        append_utf8(code, out);
-    }
-
-    [[nodiscard]] std::uint32_t hex(std::size_t at) const {
-        std::uint32_t code = 0;
-        std::from_chars(text_.data() + at, text_.data() + at + 4, code, 16);
-        return code;
+        std::string_view rest = text_.substr(at_);
+        const std::uint32_t code = take_utf16_escape(rest).value_or(kReplacement);
+        at_ = text_.size() - rest.size();
+        append_utf8(is_surrogate(code) ? kReplacement : code, out);
     }
 
     const std::string_view text_;

@@ -8,6 +8,7 @@
 #include "codec/debezium/column_default.h"
 #include "codec/debezium/java_text.h"
 #include "codec/debezium/value_forms.h"
+#include "core/base64.h"
 
 namespace outbox::codec::debezium {
 namespace {

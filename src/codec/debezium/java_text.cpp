@@ -137,21 +137,6 @@ void append_jackson_string(std::string_view text, std::string& out) {
     out += '"';
 }
 
-void append_base64(std::string_view bytes, std::string& out) {
-    constexpr const char* kAlphabet =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const auto at = [&](std::size_t i) {
-        return i < bytes.size() ? std::uint32_t{static_cast<unsigned char>(bytes[i])} : 0U;
-    };
-    for (std::size_t i = 0; i < bytes.size(); i += 3) {
-        const std::uint32_t three = at(i) << 16U | at(i + 1) << 8U | at(i + 2);
-        out += kAlphabet[three >> 18U];
-        out += kAlphabet[three >> 12U & 63U];
-        out += i + 1 < bytes.size() ? kAlphabet[three >> 6U & 63U] : '=';
-        out += i + 2 < bytes.size() ? kAlphabet[three & 63U] : '=';
-    }
-}
-
 std::string_view java_trim(std::string_view text) {
     const auto blank = [](char c) { return static_cast<unsigned char>(c) <= ' '; };
     while (!text.empty() && blank(text.front())) text.remove_prefix(1);

@@ -13,9 +13,6 @@ void append_java(float value, std::string& out);
 /// Appends a JSON string as Jackson escapes it.
 void append_jackson_string(std::string_view text, std::string& out);
 
-/// Appends the standard alphabet with padding (RFC 4648, section 4).
-void append_base64(std::string_view bytes, std::string& out);
-
 /// java.lang.String.trim: without the characters up to U+0020 at both ends.
 [[nodiscard]] std::string_view java_trim(std::string_view text);
 

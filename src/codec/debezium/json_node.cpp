@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/ascii.h"
+#include "core/utf16_escape.h"
 #include "core/utf8.h"
 
 namespace outbox::codec::debezium {
@@ -15,13 +16,6 @@ namespace {
 constexpr int kMaxDepth = 1000;
 constexpr std::size_t kMaxNumberChars = 1000;
 constexpr std::size_t kMaxNameChars = 50'000;
-
-int hex_digit(char c) {
-    if (is_digit(c)) return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
 
 // Where a number is too large or too small for a double, which of both.
 double out_of_range(std::string_view digits) {
@@ -158,33 +152,9 @@ class Parser {
             out += kMeant[at];
             return true;
         }
-        std::uint32_t code = 0;
-        if (c != 'u' || !four_digits(code)) return false;
-        constexpr std::uint32_t kHigh = 0xD800;
-        constexpr std::uint32_t kLow = 0xDC00;
-        if (code >= kHigh && code < kLow && rest_.starts_with("\\u")) {
-            const std::string_view before = rest_;
-            rest_.remove_prefix(2);
-            std::uint32_t low = 0;
-            if (!four_digits(low)) return false;
-            if (low >= kLow && low < 0xE000) {
-                code = 0x10000 + ((code - kHigh) << 10U) + (low - kLow);
-            } else {
-                rest_ = before;
-            }
-        }
-        append_utf8(code, out);
-        return true;
-    }
-
-    bool four_digits(std::uint32_t& code) {
-        if (rest_.size() < 4) return false;
-        for (int i = 0; i < 4; ++i) {
-            const int digit = hex_digit(rest_[static_cast<std::size_t>(i)]);
-            if (digit < 0) return false;
-            code = code << 4U | static_cast<std::uint32_t>(digit);
-        }
-        rest_.remove_prefix(4);
+        const auto code = c == 'u' ? take_utf16_escape(rest_) : std::nullopt;
+        if (!code) return false;
+        append_utf8(*code, out);
         return true;
     }
 

@@ -309,39 +309,23 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
 
 namespace {
 
-// What --password-file and --schema say, as parameters that every connection takes from the URL.
+// With what --password-file and --schema say.
 Result<std::string> database_url(const OptionValues& options, std::string_view url_option) {
     std::string url = options.text(url_option);
-    const bool postgres = url.starts_with("postgres");
+    const auto database = find_database(url);
     for (const char* name : {"password-file", "schema"}) {
         if (!options.given(name)) continue;
-        if (!postgres) {
-            return config_error(options.where(name), "it is for a PostgreSQL database");
+        if (!database.ok()) return database.status();
+        if ((*database)->add_access == nullptr) {
+            const UrlsOverDatabases others(
+                "", [](const Database& other) { return other.add_access != nullptr; });
+            return config_error(options.where(name), "it is for " + others.help());
         }
-        if (options.text(name).empty()) return config_error(options.where(name), "it is empty");
     }
-    if (options.given("password-file")) {
-        url = with_parameter(std::move(url), "password_file", options.text("password-file"));
-    }
-    if (!options.given("schema")) return url;
-    const auto parsed = parse_url(url);
-    if (!parsed.ok()) return parsed.status();
-    if (!parsed->query_value("options").empty()) {
-        return config_error(options.where("schema"),
-                            "the URL has options= as well; write -csearch_path there, or leave it "
-                            "out");
-    }
-    std::string quoted = "\"";
-    for (const char c : options.text("schema")) {
-        quoted += c == '"' ? "\"\"" : std::string(1, c);
-    }
-    quoted += '"';
-    std::string value = "-csearch_path=";
-    for (const char c : quoted) {
-        if (c == ' ' || c == '\\') value += '\\';
-        value += c;
-    }
-    return with_parameter(std::move(url), "options", value);
+    if (!options.given("password-file") && !options.given("schema")) return url;
+    auto made = (*database)->add_access(url, options.text("password-file"), options.text("schema"));
+    if (!made.ok()) return config_error(options.where("schema"), made.error().message);
+    return made;
 }
 
 relay::RelayOptions relay_options(const OptionValues& options) {

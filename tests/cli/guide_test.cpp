@@ -103,7 +103,7 @@ TEST_F(GuideWithPassword, APasswordFileThatOthersMayReadIsRefused) {
     std::string both = from_;
     both.insert(both.find('@'), ":x");
     EXPECT_THAT(run(secret("y"), both).err, HasSubstr("leave one of them out"));
-    EXPECT_THAT(run(secret("y"), box()).err, HasSubstr("for a PostgreSQL database"));
+    EXPECT_THAT(run(secret("y"), box()).err, HasSubstr("it is for postgresql://"));
 }
 
 TEST_F(Guide, ASchemaHasTheTablesAndAllCommandsFindThem) {
@@ -147,7 +147,7 @@ TEST_F(Guide, ASchemaHasTheTablesAndAllCommandsFindThem) {
     EXPECT_EQ(db.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'Out box'"), 0);
 
     EXPECT_THAT(outbox_.run({"status", "--db", box(), "--schema", "x"}).err,
-                HasSubstr("for a PostgreSQL database"));
+                HasSubstr("it is for postgresql://"));
     EXPECT_EQ(outbox_.run({"status", "--db", url + "?options=-cwork_mem%3D1MB", "--schema", "x"})
                   .status.code,
               2);

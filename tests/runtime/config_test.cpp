@@ -7,6 +7,7 @@
 
 #include "codec/formats.h"
 #include "core/redact.h"
+#include "core/url.h"
 #include "runtime/command_line.h"
 #include "runtime/exit_codes.h"
 #include "tests/support/files.h"
@@ -347,6 +348,39 @@ TEST_F(ConfigTest, DestinationArgumentReplacesTheRoutesOfTheFileAndSaysSo) {
     write_file("[[route]]\nname = \"a\"\nto = \"null:\"\n");
     const auto invocation = invoke({"relay", "--from", "sqlite:///a.db", "--to", "stdout:"});
     ASSERT_TRUE(invocation.ok());
+TEST_F(ConfigTest, PasswordFileAndSchemaGoIntoTheUrlOfADatabaseThatHasThem) {
+    const auto url_with = [](const std::vector<std::string>& more) {
+        std::vector<std::string> arguments{"--from", "postgresql://app@localhost/shop", "--to",
+                                           "null:"};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        const auto config = relay(arguments);
+        EXPECT_TRUE(config.ok()) << describe(config.error());
+        return config.ok() ? parse_url(config->source.url) : parse_url("none:");
+    };
+    const auto both = url_with({"--password-file", "/run/p w", "--schema", "Out \"b\\ox"});
+    EXPECT_EQ(both->query_value("password_file"), "/run/p w");
+    EXPECT_EQ(both->query_value("options"), R"(-csearch_path="Out\ ""b\\ox")");
+    const auto file = url_with({"--password-file", "/run/p"});
+    EXPECT_EQ(file->query_value("password_file"), "/run/p");
+    EXPECT_EQ(file->query_value("options"), "");
+}
+
+TEST_F(ConfigTest, PasswordFileAndSchemaAreRefusedWhereTheyHaveNoPlace) {
+    const auto why = [](const std::string& url, const std::string& option,
+                        const std::string& value) {
+        return refusal({"--from", url, "--to", "null:", option, value});
+    };
+    for (const char* option : {"--schema", "--password-file"}) {
+        EXPECT_THAT(why("sqlite:///shop.db", option, "x"),
+                    AllOf(HasSubstr(option), HasSubstr("it is for postgresql://")));
+        EXPECT_THAT(why("postgres://localhost/shop", option, ""),
+                    AllOf(HasSubstr(option), HasSubstr("must not be empty")));
+        EXPECT_THAT(why("oracle://localhost/shop", option, "x"), HasSubstr("no database is known"));
+    }
+    EXPECT_THAT(why("postgres://localhost/shop?options=-cwork_mem%3D1MB", "--schema", "x"),
+                AllOf(HasSubstr("--schema"), HasSubstr("the URL has options= as well")));
+}
+
     EXPECT_THAT(invocation->warnings, ElementsAre(HasSubstr("replaces the routes")));
     EXPECT_EQ(make_relay_config(*invocation)->routes[0].to, "stdout:");
 }

@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <utility>
 
+#include "core/sql_text.h"
 #include "core/transport.h"
+#include "core/url.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/objects.h"
@@ -68,6 +71,26 @@ Status run_statement(const std::string& url, std::chrono::seconds connect_timeou
     return connection.ok() ? connection->execute(sql) : connection.status();
 }
 
+Result<std::string> add_access(const std::string& url, const std::string& password_file,
+                               const std::string& schema) {
+    std::string out = url;
+    if (!password_file.empty()) out = with_parameter(out, "password_file", password_file);
+    if (schema.empty()) return out;
+    const auto parsed = parse_url(out);
+    if (!parsed.ok()) return parsed.status();
+    if (!parsed->query_value("options").empty()) {
+        return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                         "the URL has options= as well; write -csearch_path there, or leave it "
+                         "out"};
+    }
+    std::string value = "-csearch_path=";
+    for (const char c : quote_identifier(schema)) {
+        if (c == ' ' || c == '\\') value += '\\';
+        value += c;
+    }
+    return with_parameter(std::move(out), "options", value);
+}
+
 std::string weakness(const std::string& url) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return {};
@@ -114,6 +137,7 @@ const Database& postgres_database() {
         .open_webhook_inlet = postgres::open_webhook_inlet,
         .open_webhook_outlet = postgres::open_webhook_outlet,
         .open_objects = postgres::open_objects,
+        .add_access = add_access,
         .weakness = weakness,
         .tls = tls,
     };

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <endian.h>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,32 @@ void encode_array(std::string& out, unsigned element, std::size_t size, const Ge
             out.append(value);
         }
     }
+}
+
+inline void append_element(std::string& out, std::string_view value) {
+    out += '"';
+    for (const char c : value) {
+        if (c == '"' || c == '\\') out += '\\';
+        out += c;
+    }
+    out += '"';
+}
+inline void append_element(std::string& out, std::int64_t value) {
+    out += std::to_string(value);
+}
+inline void append_element(std::string& out, std::optional<std::int64_t> value) {
+    out += value ? std::to_string(*value) : "NULL";
+}
+
+/// A one-dimensional array of texts or numbers in text form: {"a","b"}. In SQL it has to be quoted.
+template <typename Values>
+[[nodiscard]] std::string array_literal(const Values& values) {
+    std::string out = "{";
+    for (const auto& value : values) {
+        if (out.size() > 1) out += ',';
+        append_element(out, value);
+    }
+    return out + "}";
 }
 
 }  // namespace outbox::postgres

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <endian.h>
 #include <libpq-fe.h>
-#include <poll.h>
 #include <utility>
 #include <vector>
 
 #include "core/transport.h"
 #include "core/url.h"
 #include "databases/postgres/errors.h"
-#include "secrets/password_file.h"
 
 namespace outbox::postgres {
 namespace {
@@ -58,49 +55,30 @@ constexpr const char* kSession =
     "FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) s), E'\x01'), "
     "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)";
 
-std::string text_or_empty(const char* text) {
-    return text == nullptr ? std::string() : std::string(text);
+ErrorContext context_of(const Client& client) {
+    return {client.user(), client.database(), client.host()};
 }
 
-ErrorContext context_of(const PGconn* connection) {
-    ErrorContext context{text_or_empty(PQuser(connection)), text_or_empty(PQdb(connection)), {}};
-    const std::string port = text_or_empty(PQport(connection));
-    context.host = text_or_empty(PQhost(connection)) + (port.empty() ? "" : ":" + port);
-    return context;
-}
-
-ErrorInfo connect_error(PGconn* connection, bool timed_out, int timeout_s) {
-    const ErrorContext context = context_of(connection);
-    const std::string message = text_or_empty(PQerrorMessage(connection));
+ErrorInfo connect_error(const Client& client, int timeout_s) {
+    const std::string message = client.message();
     std::string_view text;
     if (const std::string_view state = sqlstate_in(message, &text); !state.empty()) {
-        return relay_error(state, text, context);
+        return relay_error(state, text, context_of(client));
     }
     // Values that libpq finds wrong before it connects.
-    if (message.find("invalid ") != std::string::npos && PQsocket(connection) < 0) {
+    if (message.find("invalid ") != std::string::npos && PQsocket(client.handle()) < 0) {
         return url_error(message);
     }
-    const std::string reason =
-        timed_out ? "no answer within " + std::to_string(timeout_s) + " s" : redacted_line(message);
+    const std::string reason = client.in_time()
+                                   ? redacted_line(message)
+                                   : "no answer within " + std::to_string(timeout_s) + " s";
     std::string_view remedy = refusal_remedy(message);
     if (remedy.empty()) remedy = "check host and port of the URL and that the server runs";
     return {ErrorCode::kConnectFailed,
             Advice::kRetryDestination,
             {},
-            "cannot connect to PostgreSQL at " + context.host + ": " + reason + "; " +
+            "cannot connect to PostgreSQL at " + client.host() + ": " + reason + "; " +
                 std::string(remedy)};
-}
-
-Status check_url(const std::string& url) {
-    char* message = nullptr;
-    PQconninfoOption* options = PQconninfoParse(url.c_str(), &message);
-    if (options != nullptr) {
-        PQconninfoFree(options);
-        return {};
-    }
-    const std::string reason = text_or_empty(message);
-    PQfreemem(message);
-    return url_error(reason);
 }
 
 }  // namespace
@@ -116,31 +94,25 @@ std::string decode_bytea(std::string_view text) {
 }
 
 Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind kind) {
-    const Result<std::string> target = with_password(url);
-    if (!target.ok()) return target.status();
-    if (Status status = check_url(*target); !status.ok()) return status;
-    // What stands before dbname is a default that the URL may change; what stands behind is not.
-    std::vector<Setting> settings{{"fallback_application_name", "outbox"},
-                                  {"keepalives_idle", "5"},
-                                  {"keepalives_interval", "2"},
-                                  {"keepalives_count", "3"},
-                                  {"tcp_user_timeout", "15000"},
-                                  {"dbname", target->c_str()},
-                                  {"client_encoding", "UTF8"}};
-    if (kind == Kind::kReplication) {
-        settings.push_back({"replication", "database"});
-        settings.push_back({"application_name", kStreamApplicationName});
+    if (const std::string fault = url_fault(url); !fault.empty()) {
+        return url_error(fault);
     }
-    bool in_time = true;
-    Connection made(connect(settings, std::chrono::seconds(timeout_s), in_time));
-    PGconn* connection = made.connection_.get();
-    if (connection == nullptr) {
-        return ErrorInfo{ErrorCode::kInternal, Advice::kStop, {}, "out of memory"};
-    }
-    if (!in_time || PQstatus(connection) != CONNECTION_OK) {
-        return connect_error(connection, !in_time, timeout_s);
-    }
-    PQsetNoticeProcessor(connection, [](void*, const char*) {}, nullptr);
+    constexpr std::array kDefaults{
+        Setting{"fallback_application_name", "outbox"}, Setting{"keepalives_idle", "5"},
+        Setting{"keepalives_interval", "2"}, Setting{"keepalives_count", "3"},
+        Setting{"tcp_user_timeout", "15000"}};
+    constexpr std::array kReplication{Setting{"replication", "database"},
+                                      Setting{"application_name", kStreamApplicationName}};
+    Connection made;
+    Client& client = made.client_;
+    const Status begun =
+        client.connect(url, std::chrono::seconds(timeout_s), kDefaults,
+                       kind == Kind::kReplication ? std::span<const Setting>(kReplication)
+                                                  : std::span<const Setting>());
+    if (!begun.ok()) return begun;
+    if (!client.sound()) return connect_error(client, timeout_s);
+    client.send_without_waiting();
+    PQsetNoticeProcessor(client.handle(), [](void*, const char*) {}, nullptr);
     if (made.server_version() < kMinServerVersion) {
         return ErrorInfo{ErrorCode::kUnsupported,
                          Advice::kStop,
@@ -161,72 +133,29 @@ Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind 
     return made;
 }
 
-ErrorInfo Connection::error_of(const pg_result* result) const {
-    const ErrorContext context = context_of(connection_.get());
-    if (silent_) {
+ErrorInfo Connection::error_of(const Rows& rows) const {
+    const ErrorContext context = context_of(client_);
+    if (client_.silent()) {
         return {ErrorCode::kConnectionLost,
                 Advice::kRetryDestination,
                 {},
                 "PostgreSQL at " + context.host + " gave no answer within " +
-                    std::to_string(max_wait_.count() / 1000) + " s; is it overloaded or stopped?"};
+                    std::to_string(client_.patience().most.count() / 1000) +
+                    " s; is it overloaded or stopped?"};
     }
-    const char* state = result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    const char* text =
-        result == nullptr ? nullptr : PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    if (state == nullptr || text == nullptr) {
-        return relay_error("", PQerrorMessage(connection_.get()), context);
+    if (rows.state().data() == nullptr || rows.message().data() == nullptr) {
+        return relay_error("", client_.message(), context);
     }
-    return relay_error(state, text, context);
+    return relay_error(rows.state(), rows.message(), context);
 }
 
 void Connection::FreeCopy::operator()(char* bytes) const {
     PQfreemem(bytes);
 }
 
-void Connection::limit_waits(std::chrono::milliseconds max_wait, int stop) {
-    max_wait_ = max_wait;
-    stop_ = stop;
-}
-
-// Takes in what has come, after a wait for it. False: nothing came in time, or ever will.
-bool Connection::wait_for_input() {
-    // A negative descriptor is passed over.
-    std::array<pollfd, 2> entries{pollfd{PQsocket(connection_.get()), POLLIN, 0},
-                                  pollfd{stop_, POLLIN, 0}};
-    const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(max_wait_.count()));
-    if (ready < 0 && errno == EINTR) return true;
-    if (ready <= 0 || entries[1].revents != 0) {
-        silent_ = true;
-        return false;
-    }
-    return PQconsumeInput(connection_.get()) != 0;
-}
-
-Rows Connection::next_result() {
-    while (PQisBusy(connection_.get()) != 0 && wait_for_input()) {
-    }
-    return Rows(silent_ ? nullptr : PQgetResult(connection_.get()));
-}
-
-Rows Connection::collect(int sent) {
-    Rows last(nullptr);
-    while (sent != 0) {
-        Rows next = next_result();
-        if (next.get() == nullptr) break;
-        last = std::move(next);
-        const ExecStatusType state = PQresultStatus(last.get());
-        if (state == PGRES_COPY_OUT || state == PGRES_COPY_BOTH || !usable()) break;
-    }
-    return silent_ ? Rows(nullptr) : std::move(last);
-}
-
-Rows Connection::answer_to(const std::string& command) {
-    return collect(PQsendQuery(connection_.get(), command.c_str()));
-}
-
 Result<Rows> Connection::checked(Rows rows) const {
     if (rows.succeeded()) return rows;
-    return error_of(rows.get());
+    return error_of(rows);
 }
 
 Status Connection::execute(const std::string& sql) {
@@ -234,47 +163,43 @@ Status Connection::execute(const std::string& sql) {
 }
 
 Result<Rows> Connection::query(const std::string& sql, const Params& params) {
-    return checked(collect(send(connection_.get(), sql.c_str(), params, Format::kText) ? 1 : 0));
+    return checked(collect(send(client_.handle(), sql.c_str(), params, Format::kText)));
 }
 
 Status Connection::prepare(const char* name, const std::string& sql, const Params& params) {
-    return checked(collect(PQsendPrepare(connection_.get(), name, sql.c_str(), params.count(),
+    return checked(collect(PQsendPrepare(client_.handle(), name, sql.c_str(), params.count(),
                                          params.types())))
         .status();
 }
 
 Result<Rows> Connection::query_prepared(const char* name, const Params& params) {
-    return checked(collect(send_prepared(connection_.get(), name, params, Format::kText) ? 1 : 0));
+    return checked(collect(send_prepared(client_.handle(), name, params, Format::kText)));
 }
 
 Status Connection::run_pipeline(std::span<const Statement> statements,
                                 std::vector<std::int64_t>* affected) {
-    PGconn* connection = connection_.get();
-    const auto lost = [&] { return error_of(nullptr); };
+    PGconn* connection = client_.handle();
+    const auto lost = [&] { return error_of(Rows()); };
     if (PQenterPipelineMode(connection) == 0) return lost();
     for (const Statement& statement : statements) {
-        const bool sent =
-            statement.prepared != nullptr
-                ? send_prepared(connection, statement.prepared, statement.params, Format::kText)
-                : send(connection, statement.sql.c_str(), statement.params, Format::kText);
-        if (!sent) return lost();
+        if (!send(connection, statement.step(), Format::kText)) return lost();
     }
     if (PQpipelineSync(connection) == 0) return lost();
     Status first_error;
     for (std::size_t i = 0; i < statements.size(); ++i) {
-        Rows rows = next_result();
+        Rows rows = client_.next_result();
         if (rows.get() == nullptr) return lost();
         const ExecStatusType state = PQresultStatus(rows.get());
-        if (state == PGRES_FATAL_ERROR && first_error.ok()) first_error = error_of(rows.get());
+        if (state == PGRES_FATAL_ERROR && first_error.ok()) first_error = error_of(rows);
         if (affected != nullptr) affected->push_back(rows.affected());
-        while (rows.get() != nullptr) rows = next_result();
+        while (rows.get() != nullptr) rows = client_.next_result();
         if (!usable()) return first_error.ok() ? Status(lost()) : first_error;
     }
-    for (Rows sync = next_result(); PQresultStatus(sync.get()) != PGRES_PIPELINE_SYNC;
-         sync = next_result()) {
+    for (Rows sync = client_.next_result(); PQresultStatus(sync.get()) != PGRES_PIPELINE_SYNC;
+         sync = client_.next_result()) {
         // A commit that fails at its end reports here.
         if (PQresultStatus(sync.get()) == PGRES_FATAL_ERROR && first_error.ok()) {
-            first_error = error_of(sync.get());
+            first_error = error_of(sync);
         }
         if (!usable()) return first_error.ok() ? Status(lost()) : first_error;
     }
@@ -283,9 +208,9 @@ Status Connection::run_pipeline(std::span<const Statement> statements,
 }
 
 Status Connection::start_prepared(const char* name, const Params& params) {
-    if (!send_prepared(connection_.get(), name, params) ||
-        PQsetSingleRowMode(connection_.get()) == 0) {
-        return error_of(nullptr);
+    if (!send_prepared(client_.handle(), name, params) ||
+        PQsetSingleRowMode(client_.handle()) == 0) {
+        return error_of(Rows());
     }
     stream_ = Stream::kRows;
     return {};
@@ -293,7 +218,7 @@ Status Connection::start_prepared(const char* name, const Params& params) {
 
 Status Connection::start_copy(const std::string& query) {
     const Rows rows = answer_to("COPY (" + query + ") TO STDOUT (FORMAT binary)");
-    if (PQresultStatus(rows.get()) != PGRES_COPY_OUT) return error_of(rows.get());
+    if (PQresultStatus(rows.get()) != PGRES_COPY_OUT) return error_of(rows);
     stream_ = Stream::kCopy;
     copy_header_ = true;
     return {};
@@ -304,11 +229,11 @@ bool Connection::next(std::span<Field> fields, Status& status) {
 }
 
 bool Connection::next_row(std::span<Field> fields, Status& status) {
-    row_.emplace(next_result());
+    row_.emplace(client_.next_result());
     pg_result* result = row_->get();
     if (PQresultStatus(result) != PGRES_SINGLE_TUPLE) {
         if (result == nullptr || PQresultStatus(result) == PGRES_FATAL_ERROR) {
-            status = error_of(result);
+            status = error_of(*row_);
         }
         if (Status ended = end_stream(); status.ok()) status = std::move(ended);
         return false;
@@ -330,8 +255,8 @@ bool Connection::next_row(std::span<Field> fields, Status& status) {
 int Connection::take_copy_row() {
     char* bytes = nullptr;
     int got = 0;
-    while ((got = PQgetCopyData(connection_.get(), &bytes, 1)) == 0) {
-        if (!wait_for_input()) return -2;
+    while ((got = PQgetCopyData(client_.handle(), &bytes, 1)) == 0) {
+        if (!client_.hear()) return -2;
     }
     copy_row_.reset(bytes);
     return got;
@@ -342,7 +267,7 @@ bool Connection::next_copy(std::span<Field> fields, Status& status) {
     const int got = take_copy_row();
     const char* bytes = copy_row_.get();
     if (got < 0) {
-        status = got == -1 ? end_stream() : Status(error_of(nullptr));
+        status = got == -1 ? end_stream() : Status(error_of(Rows()));
         return false;
     }
     std::size_t at = 0;
@@ -391,8 +316,8 @@ Status Connection::end_stream() {
     row_.reset();
     copy_row_.reset();
     Status status;
-    for (Rows rows = next_result(); rows.get() != nullptr; rows = next_result()) {
-        if (PQresultStatus(rows.get()) == PGRES_FATAL_ERROR) status = error_of(rows.get());
+    for (Rows rows = client_.next_result(); rows.get() != nullptr; rows = client_.next_result()) {
+        if (PQresultStatus(rows.get()) == PGRES_FATAL_ERROR) status = error_of(rows);
         if (!usable()) break;
     }
     return status;
@@ -401,7 +326,7 @@ Status Connection::end_stream() {
 Status Connection::stop() {
     if (stream_ == Stream::kNone) return {};
     std::array<char, 256> reason{};
-    if (PGcancel* cancel = PQgetCancel(connection_.get()); cancel != nullptr) {
+    if (PGcancel* cancel = PQgetCancel(client_.handle()); cancel != nullptr) {
         PQcancel(cancel, reason.data(), static_cast<int>(reason.size()));
         PQfreeCancel(cancel);
     }
@@ -415,28 +340,16 @@ Status Connection::stop() {
 }
 
 bool Connection::keeps_utf8() const {
-    const char* encoding = PQparameterStatus(connection_.get(), "server_encoding");
+    const char* encoding = PQparameterStatus(client_.handle(), "server_encoding");
     return encoding == nullptr || std::string_view(encoding) == "UTF8";
 }
 
-bool Connection::usable() const {
-    return !silent_ && connection_ != nullptr && PQstatus(connection_.get()) == CONNECTION_OK;
-}
-
 int Connection::server_version() const {
-    return PQserverVersion(connection_.get());
+    return PQserverVersion(client_.handle());
 }
 
 int Connection::client_backend_pid() const {
-    return PQbackendPID(connection_.get());
-}
-
-std::string Connection::user() const {
-    return PQuser(connection_.get());
-}
-
-std::string Connection::database() const {
-    return PQdb(connection_.get());
+    return PQbackendPID(client_.handle());
 }
 
 }  // namespace outbox::postgres

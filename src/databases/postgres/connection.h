@@ -13,6 +13,8 @@
 
 #include <outbox/result.h>
 
+#include "databases/postgres/client.h"
+#include "databases/postgres/params.h"
 #include "databases/postgres/statement.h"
 
 namespace outbox::postgres {
@@ -48,11 +50,17 @@ class Connection {
     Result<Rows> query_prepared(const char* name, const Params& params);
 
     /// Sends several statements at once (pipeline mode) and waits for all. The first error stops
-    /// those behind it. `affected`, if given, gets the row count of each.
+    /// those behind it. `affected`, if given, gets the row count of each. A statement owns what it
+    /// sends: a recorder gathers those of several tables.
     struct Statement {
         std::string sql;
         Params params;
         const char* prepared = nullptr;  ///< Name of a prepared statement, in place of `sql`.
+
+        [[nodiscard]] Step step() const {
+            const bool is_prepared = prepared != nullptr;
+            return {is_prepared ? prepared : sql.c_str(), &params, is_prepared};
+        }
     };
     Status run_pipeline(std::span<const Statement> statements,
                         std::vector<std::int64_t>* affected = nullptr);
@@ -70,9 +78,11 @@ class Connection {
 
     /// From now on a call fails that waits longer than `max_wait` for something from the server, or
     /// until `stop`, a descriptor, can be read. The connection is of no use then.
-    void limit_waits(std::chrono::milliseconds max_wait, int stop = -1);
+    void limit_waits(std::chrono::milliseconds max_wait, int stop = -1) {
+        client_.limit_waits({.most = max_wait, .descriptor = stop});
+    }
 
-    [[nodiscard]] bool usable() const;
+    [[nodiscard]] bool usable() const { return client_.sound(); }
     /// The database keeps any character; one of another encoding refuses those it lacks.
     [[nodiscard]] bool keeps_utf8() const;
     [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.
@@ -83,18 +93,18 @@ class Connection {
     Status follow(const std::string& path) {
         return path.empty() ? Status() : execute("SET search_path = " + path);
     }
-    [[nodiscard]] std::string user() const;
-    [[nodiscard]] std::string database() const;
+    [[nodiscard]] std::string user() const { return client_.user(); }
+    [[nodiscard]] std::string database() const { return client_.database(); }
 
     /// For `ReplicationStream`, which speaks the replication protocol on it. The answer may be of
     /// any kind; null: the connection broke.
-    [[nodiscard]] pg_conn* handle() const { return connection_.get(); }
-    Rows answer_to(const std::string& command);
+    [[nodiscard]] pg_conn* handle() const { return client_.handle(); }
+    Rows answer_to(const std::string& command) { return client_.answer_to(command.c_str()); }
     Result<Rows> command(const std::string& command) { return checked(answer_to(command)); }
     /// The last result of what was sent, if it was; the beginning of a COPY counts as one.
-    Rows collect(int sent);
-    /// The server's error in `result`, or what broke the connection (null).
-    [[nodiscard]] ErrorInfo error_of(const pg_result* result) const;
+    Rows collect(bool sent) { return client_.collect(sent); }
+    /// The server's error in `rows`, or what broke the connection.
+    [[nodiscard]] ErrorInfo error_of(const Rows& rows) const;
 
   private:
     struct FreeCopy {
@@ -102,20 +112,15 @@ class Connection {
     };
     enum class Stream : std::uint8_t { kNone, kRows, kCopy };
 
-    explicit Connection(Handle connection) : connection_(std::move(connection)) {}
+    Connection() = default;
     Result<Rows> checked(Rows rows) const;
-    bool wait_for_input();
-    Rows next_result();
     int take_copy_row();
     Status end_stream();
     bool next_row(std::span<Field> fields, Status& status);
     bool next_copy(std::span<Field> fields, Status& status);
 
-    Handle connection_;
+    Client client_;
     std::vector<std::string> schemas_;
-    std::chrono::milliseconds max_wait_{};
-    int stop_ = -1;
-    bool silent_ = false;  // a wait was over before something came
     Stream stream_ = Stream::kNone;
     bool copy_header_ = false;
     std::optional<Rows> row_;

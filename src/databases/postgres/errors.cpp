@@ -57,6 +57,7 @@ struct Rule {
     Cell receive;
     Cell emit;
     Cell operate = kNone;  // none: as who receives
+    Cell store = kNone;
 
     [[nodiscard]] const Cell& of(Role role) const {
         switch (role) {
@@ -68,6 +69,8 @@ struct Rule {
                 return receive;
             case Role::kOperate:
                 return operate ? operate : receive;
+            case Role::kStore:
+                return store;
             case Role::kEmit:
                 break;
         }
@@ -95,7 +98,7 @@ constexpr std::string_view kSeeLog = "see the database server's log";
 // a person has to mend; to a consumer and to a mailbox that is an outage, which ends once it is
 // mended.
 constexpr std::array kRules{
-    // state, kind, code; relay, mailbox, receive, emit, operate
+    // state, kind, code; relay, mailbox, receive, emit, operate, store
 
     // The event or message.
     Rule{"OB001", Kind::kRow, Code::kPayloadTooLarge, kNone, kNone, kNone, dead()},
@@ -108,6 +111,9 @@ constexpr std::array kRules{
     Rule{"22P05", Kind::kRow, Code::kInvalidEvent, kNone, kNone, kNone,
          dead("jsonb cannot hold the character U+0000: remove it, or migrate with --payload "
               "json.")},
+    // Of a store: larger than a value may be.
+    Rule{"22001", Kind::kRow, Code::kPayloadTooLarge, kNone, kNone, kNone, kNone, kNone, dead()},
+    Rule{"54000", Kind::kRow, Code::kPayloadTooLarge, kNone, kNone, kNone, kNone, kNone, dead()},
     Rule{"22", Kind::kRow, Code::kInvalidEvent, kNone, dead(kCannotStore), dead(kCannotStore),
          dead()},
     Rule{"54", Kind::kRow, Code::kInvalidEvent, kNone, dead(kOverLimit), dead(kOverLimit),
@@ -146,11 +152,14 @@ constexpr std::array kRules{
          kNone},
     Rule{"28", Kind::kSetup, Code::kAuthFailed,
          stop("check user {user} and the server's pg_hba.conf for database {database}"),
-         wait(kCheckLogin), wait(kCheckLogin), stop()},
+         wait(kCheckLogin), wait(kCheckLogin), stop("Check user, password and pg_hba.conf."), kNone,
+         wait("check user and password")},
     Rule{"3D000", Kind::kSetup, Code::kNoSuchDatabase,
          stop("check the database's name in the URL, or create it: createdb {database}"),
          wait("check the database's name in the URL or create it"),
-         wait("check the database's name in the URL or create it"), stop()},
+         wait("check the database's name in the URL or create it"),
+         stop("Create it, or correct the URL."), kNone,
+         wait("make it (createdb), or correct its name in the store's URL")},
     Rule{"3F000", Kind::kSetup, Code::kNoRights, kNone, wait("no schema of search_path exists"),
          kNone, kNone},
     Rule{"42P01", Kind::kSetup, Code::kNoSuchTable,
@@ -174,7 +183,9 @@ constexpr std::array kRules{
              "outbox_inbox_stats TO its user; docs/receiving.md says which for what"),
         stop("outbox roles --print has the rights of a writer; migrate needs GRANT CREATE, USAGE "
              "ON SCHEMA."),
-        wait("outbox roles --print --operator ROLE has the GRANTs of who operates")},
+        wait("outbox roles --print --operator ROLE has the GRANTs of who operates"),
+        wait("GRANT SELECT, INSERT, UPDATE ON outbox_objects to the relay's role, and SELECT to "
+             "consumers'")},
     Rule{"42703", Kind::kSetup, Code::kTableShape,
          stop("check [source.table] against the table's columns; outbox relay --check names them"),
          kNone, kNone, stop(kNotOurEvents)},
@@ -188,7 +199,7 @@ constexpr std::array kRules{
 
     // The server and the way to it.
     Rule{"53100", Kind::kOutage, Code::kDiskFull, wait(kFreeSpace), wait(kFreeSpace),
-         wait(kFreeSpace), wait("Free space on the server's disk.")},
+         wait(kFreeSpace), wait("Free space on the server's disk."), kNone, wait()},
     Rule{"53200", Kind::kOutage, Code::kQueryFailed, wait(kShortOfMemory), kNone, kNone,
          wait("The server is short of memory.")},
     Rule{"53300", Kind::kOutage, Code::kConnectFailed,
@@ -233,6 +244,8 @@ Answer unlisted(Role role) {
     switch (role) {
         case Role::kMailbox:
             return {Advice::kRetryDestination, kTriedAgain, Code::kSinkUnavailable};
+        case Role::kStore:
+            return {Advice::kRetryDestination, {}, Code::kSinkUnavailable};
         case Role::kReceive:
         case Role::kOperate:
             return {Advice::kRetryDestination, {}, Code::kQueryFailed};
@@ -341,6 +354,17 @@ ErrorInfo mailbox_error(std::string_view sqlstate, std::string_view message) {
                          : "the mailbox's database is out of reach; the connection is made again")};
 }
 
+ErrorInfo store_error(std::string_view sqlstate, std::string_view message,
+                      const std::string& store) {
+    ErrorInfo error =
+        error_for(Role::kStore, sqlstate, store + ": " + redacted_line(message), "; ");
+    if (const std::string_view remedy = refusal_remedy(message); !remedy.empty()) {
+        error.code = Code::kConnectFailed;
+        error.message += "; " + std::string(remedy);
+    }
+    return error;
+}
+
 ErrorInfo receive_error(std::string_view sqlstate, std::string_view message,
                         const std::string& doing) {
     return consumer_error(Role::kReceive, sqlstate, message, doing);
@@ -368,6 +392,15 @@ ErrorInfo emit_error(const PGconn* connection, const PGresult* result, const std
     const std::string_view hint = field(result, PG_DIAG_MESSAGE_HINT);
     if (!hint.empty()) message += ". " + redacted_line(hint);
     return error_for(Role::kEmit, state, std::move(message), ". ");
+}
+
+ErrorInfo migrator_refused(std::string_view sqlstate, std::string message) {
+    const Rule* rule = rule_of(sqlstate, Role::kEmit);
+    if (rule != nullptr && (rule->kind == Kind::kSetup || rule->code == Code::kConnectFailed)) {
+        return error_for(Role::kEmit, sqlstate, std::move(message), ". ");
+    }
+    return {Code::kConnectFailed, Advice::kRetryDestination, std::string(sqlstate),
+            message + ". Check that the server runs and that host and port are right."};
 }
 
 Concerns what_concerns(const ErrorInfo& error) {

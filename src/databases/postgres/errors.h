@@ -18,6 +18,7 @@ enum class Role : std::uint8_t {
     kReceive,  ///< A consumer's, or one in the transaction of whoever receives.
     kOperate,  ///< A command's: as of who receives, but for what is to be done about it.
     kEmit,     ///< One in the transaction of whoever writes an event; a migration's.
+    kStore,    ///< One that keeps payloads: what is not said here is a destination's outage.
 };
 
 /// What an error message is about, for the remedies of `Role::kRelay`.
@@ -36,6 +37,10 @@ struct ErrorContext {
 /// is at fault, anything else that the destination is.
 [[nodiscard]] ErrorInfo mailbox_error(std::string_view sqlstate, std::string_view message);
 
+/// The same of a store of payloads; `store`: what the message begins with.
+[[nodiscard]] ErrorInfo store_error(std::string_view sqlstate, std::string_view message,
+                                    const std::string& store);
+
 /// The same of who receives; `doing`: "reading the mailbox". Advice: retry_event with kConflict =
 /// run the transaction again; other retry_event or dead_letter = this message's own;
 /// retry_destination = the database's.
@@ -51,6 +56,9 @@ struct ErrorContext {
 /// The same of who writes; `doing`: "writing an event".
 [[nodiscard]] ErrorInfo emit_error(const pg_conn* connection, const pg_result* result,
                                    const std::string& doing);
+
+/// Why a migration's connection was refused, with the server's state; `message` is kept as it is.
+[[nodiscard]] ErrorInfo migrator_refused(std::string_view sqlstate, std::string message);
 
 /// For what libpq says of a URL or a setting that it cannot read. Its message quotes the URL,
 /// password included: only what stands before is passed on.

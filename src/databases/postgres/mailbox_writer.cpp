@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <libpq-fe.h>
 #include <memory>
-#include <poll.h>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -13,16 +12,15 @@
 
 #include "core/embedded_sql.h"
 #include "core/schema_objects.h"
+#include "core/sql_text.h"
 #include "databases/postgres/arrays.h"
+#include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/statement.h"
 #include "mailbox/errors.h"
-#include "secrets/password_file.h"
 
 namespace outbox::mailbox {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr Oid kByteaOid = 17;
 constexpr Oid kTextOid = 25;
@@ -33,12 +31,6 @@ constexpr Oid kTextArrayOid = 1009;
 constexpr const char* kSession =
     "SET client_min_messages = error; SET statement_timeout = '8s'; SET lock_timeout = '5s'; "
     "SET standard_conforming_strings = on; ";
-
-std::string literal(std::string_view text) {
-    std::string quoted = "'";
-    for (const char c : text) quoted.append(c == '\'' ? 2 : 1, c);
-    return quoted + "'";
-}
 
 // The schema of the mailbox, or where it belongs, and the role's path. From here on the path is
 // the catalog's, so that no function or operator of somebody else is chosen for the server's own.
@@ -56,10 +48,11 @@ std::string look_sql(const std::string& table) {
            "EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(t) AND NOT tgisinternal), "
            "(parse_ident(t))[1], has_schema_privilege((parse_ident(t))[1], 'CREATE') FROM "
            "(SELECT " +
-           literal(table) + "::text AS t) x";
+           quote_literal(table) + "::text AS t) x";
 }
 
 // Positions are given in the order of the arrays.
+constexpr const char* kInsertName = "outbox_mailbox_insert";
 constexpr const char* kInsert =
     ".outbox_mailbox (mailbox, id, topic, key, headers, payload) "
     "SELECT $1, r.id, r.topic, r.key, r.headers::json, r.payload "
@@ -77,18 +70,12 @@ void encode(std::string& out, Oid element, std::span<const Row> rows,
                            [&](std::size_t i) { return rows[i].*field; });
 }
 
-int remaining_ms(Clock::time_point deadline) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    return left > 0 ? static_cast<int>(left) : 0;
-}
-
 class PostgresClient final : public Client {
   public:
     explicit PostgresClient(const MailboxConfig& config) : config_(config) {}
 
     Status prepare() override {
-        if (ready_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+        if (ready_ && connection_.sound()) return {};
         return start(true);
     }
 
@@ -101,7 +88,7 @@ class PostgresClient final : public Client {
         const std::string sql =
             "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
             "(parse_ident(" +
-            literal(schema_) + "))[1] FROM pg_control_system()";
+            quote_literal(schema_) + "))[1] FROM pg_control_system()";
         const Status asked = run(sql.c_str(), &answer);
         if (!asked.ok()) return asked;
         return answer.string(0, 0) + ", mailbox " + config_.mailbox;
@@ -117,9 +104,8 @@ class PostgresClient final : public Client {
         params.lend(kTextOid, config_.mailbox).lend(kTextArrayOid, ids_);
         params.lend(kTextArrayOid, topics_).lend(kTextArrayOid, keys_);
         params.lend(kTextArrayOid, headers_).lend(kByteaArrayOid, payloads_);
-        const bool sent = postgres::send_prepared(connection_.get(), "outbox_mailbox_insert",
-                                                  params, postgres::Format::kText);
-        Status status = sent ? finish() : Status(connection_error());
+        Status status = answered(connection_.collect(postgres::send_prepared(
+            connection_.handle(), kInsertName, params, postgres::Format::kText)));
         // Another server, a new plan, a table created again: the next batch starts afresh.
         const bool keep = status.ok() || blames_a_message(status.error().advice) ||
                           may_concern_a_row(status.error());
@@ -128,12 +114,12 @@ class PostgresClient final : public Client {
     }
 
     void drop() override {
-        connection_.reset();
+        connection_.close();
         ready_ = false;
     }
 
     [[nodiscard]] bool may_concern_a_row(const ErrorInfo& error) const override {
-        return postgres::may_concern_rows(connection_.get(), error);
+        return postgres::may_concern_rows(connection_.handle(), error);
     }
 
   private:
@@ -144,31 +130,23 @@ class PostgresClient final : public Client {
         if (status.ok()) status = find_table(make_table, there);
         if (status.ok() && there) status = prepare_insert();
         ready_ = status.ok() && there;
-        if (!ready_) connection_.reset();
+        if (!ready_) connection_.close();
         return status;
     }
 
     Status connect() {
-        const std::string timeout = std::to_string(config_.connect_timeout_s);
-        const Result<std::string> target = with_password(config_.target);
-        if (!target.ok()) {
-            return {target.error().code, Advice::kRetryDestination, target.error().message};
+        constexpr postgres::Setting kName[] = {{"fallback_application_name", "outbox mailbox"}};
+        const std::chrono::seconds timeout(config_.connect_timeout_s);
+        if (Status status = connection_.connect(config_.target, timeout, kName); !status.ok()) {
+            return {status.error().code, Advice::kRetryDestination, status.error().message};
         }
-        const postgres::Setting settings[] = {{"connect_timeout", timeout.c_str()},
-                                              {"fallback_application_name", "outbox mailbox"},
-                                              {"dbname", target->c_str()},
-                                              {"client_encoding", "UTF8"}};
-        bool in_time = true;
-        connection_ =
-            postgres::connect(settings, std::chrono::seconds(config_.connect_timeout_s), in_time);
-        if (!connection_) {
-            return {ErrorCode::kInternal, Advice::kRetryDestination, "out of memory"};
+        if (!connection_.in_time()) {
+            return mailbox_error({}, "no answer from " + where() + " within " +
+                                         std::to_string(timeout.count()) + " s");
         }
-        if (!in_time) {
-            return mailbox_error({}, "no answer from " + where() + " within " + timeout + " s");
-        }
-        if (PQstatus(connection_.get()) != CONNECTION_OK) return connection_error();
-        PQsetnonblocking(connection_.get(), 1);
+        if (!connection_.sound()) return connection_error();
+        connection_.send_without_waiting();
+        connection_.limit_waits({.most = std::chrono::milliseconds(kRequestTimeoutMs)});
         return {};
     }
 
@@ -205,7 +183,7 @@ class PostgresClient final : public Client {
         // What the owner put on the table may need the path; the rest is qualified.
         if (is(3)) {
             const std::string path = "SELECT set_config('search_path', 'pg_catalog, ' || " +
-                                     literal(place.string(0, 1)) + ", false)";
+                                     quote_literal(place.string(0, 1)) + ", false)";
             if (Status status = run(path.c_str()); !status.ok()) return status;
         }
         return {};
@@ -216,11 +194,8 @@ class PostgresClient final : public Client {
         constexpr Oid kTypes[] = {kTextOid,      kTextArrayOid, kTextArrayOid,
                                   kTextArrayOid, kTextArrayOid, kByteaArrayOid};
         const std::string insert = "INSERT INTO " + schema_ + kInsert;
-        if (PQsendPrepare(connection_.get(), "outbox_mailbox_insert", insert.c_str(), 6, kTypes) !=
-            1) {
-            return connection_error();
-        }
-        return finish();
+        return answered(connection_.collect(
+            PQsendPrepare(connection_.handle(), kInsertName, insert.c_str(), 6, kTypes) == 1));
     }
 
     // Its owner could have the relay's role run anything.
@@ -254,74 +229,42 @@ class PostgresClient final : public Client {
         return no_table(where(), status.error(), all);
     }
 
-    // Simple protocol; several statements allowed, the last rows are handed out.
+    // Simple protocol; several statements allowed, the last one's rows are handed out.
     Status run(const char* sql, Rows* rows = nullptr) {
-        if (PQsendQuery(connection_.get(), sql) != 1) return connection_error();
-        return finish(rows);
+        return answered(connection_.answer_to(sql), rows);
     }
 
-    // Waits for all answers; the first error counts.
-    Status finish(Rows* rows = nullptr) {
-        const auto deadline = Clock::now() + std::chrono::milliseconds(kRequestTimeoutMs);
-        Status status;
-        for (;;) {
-            Status waited = wait_for_answer(deadline);
-            if (!waited.ok()) return waited;
-            Rows answer(PQgetResult(connection_.get()));
-            if (answer.get() == nullptr) return status;
-            if (!answer.succeeded() && status.ok()) status = error_of(answer.get());
-            const bool has_rows = PQresultStatus(answer.get()) == PGRES_TUPLES_OK;
-            if (has_rows && rows != nullptr) *rows = std::move(answer);
+    Status answered(Rows answer, Rows* rows = nullptr) {
+        if (connection_.silent()) {
+            drop();
+            return ErrorInfo{ErrorCode::kSinkTimeout,
+                             Advice::kRetryDestination,
+                             {},
+                             "the mailbox's database did not answer within " +
+                                 std::to_string(kRequestTimeoutMs / 1000) +
+                                 " s; the connection is made again"};
         }
-    }
-
-    Status wait_for_answer(Clock::time_point deadline) {
-        while (PQisBusy(connection_.get()) != 0) {
-            // The connection is closed: PQgetResult says why and does not block.
-            if (PQsocket(connection_.get()) < 0) return {};
-            const int flushed = PQflush(connection_.get());
-            const int events = flushed == 1 ? POLLIN | POLLOUT : POLLIN;
-            if (flushed < 0) return connection_error();
-            if (!wait(events, deadline)) {
-                connection_.reset();
-                ready_ = false;
-                return ErrorInfo{ErrorCode::kSinkTimeout,
-                                 Advice::kRetryDestination,
-                                 {},
-                                 "the mailbox's database did not answer within " +
-                                     std::to_string(kRequestTimeoutMs / 1000) +
-                                     " s; the connection is made again"};
-            }
-            if (PQconsumeInput(connection_.get()) != 1) return connection_error();
-        }
+        if (!answer.succeeded()) return error_of(answer);
+        if (rows != nullptr) *rows = std::move(answer);
         return {};
     }
 
-    bool wait(int events, Clock::time_point deadline) {
-        pollfd entry{PQsocket(connection_.get()), static_cast<short>(events), 0};
-        return ::poll(&entry, 1, remaining_ms(deadline)) > 0;
-    }
-
-    [[nodiscard]] ErrorInfo error_of(const PGresult* result) const {
-        const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        if (state == nullptr) return connection_error();
-        const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-        return mailbox_error(state, text == nullptr ? "" : text);
+    [[nodiscard]] ErrorInfo error_of(const Rows& rows) const {
+        return rows.state().data() == nullptr ? connection_error()
+                                              : mailbox_error(rows.state(), rows.message());
     }
 
     [[nodiscard]] ErrorInfo connection_error() const {
-        const std::string_view message = PQerrorMessage(connection_.get());
-        return mailbox_error(refused_state_in(message), where() + ": " + std::string(message));
+        const std::string message = connection_.message();
+        return mailbox_error(refused_state_in(message), where() + ": " + message);
     }
 
     [[nodiscard]] std::string where() const {
-        const auto text = [](const char* value) { return std::string(value ? value : ""); };
-        return text(PQdb(connection_.get())) + " at " + text(PQhost(connection_.get())) + ":" +
-               text(PQport(connection_.get()));
+        return connection_.database() + " at " + connection_.host();
     }
 
     MailboxConfig config_;
-    postgres::Handle connection_;
+    postgres::Client connection_;
     bool ready_ = false;
     std::string schema_;  // of the mailbox, quoted
     std::string ids_, topics_, keys_, headers_, payloads_;
@@ -330,19 +273,10 @@ class PostgresClient final : public Client {
 }  // namespace
 
 Result<std::unique_ptr<Client>> open_postgres_mailbox(const MailboxConfig& config) {
-    char* message = nullptr;
-    PQconninfoOption* options =
-        PQconninfoParse(without_password_file(config.target).c_str(), &message);
-    if (options != nullptr) {
-        PQconninfoFree(options);
-        return std::unique_ptr<Client>(std::make_unique<PostgresClient>(config));
-    }
-    // The message quotes the URL, its password included: only what stands before is passed on.
-    std::string reason(message == nullptr ? "out of memory" : message);
-    PQfreemem(message);
-    reason = reason.substr(0, reason.find_first_of("\"\n"));
+    const std::string fault = postgres::url_fault(config.target);
+    if (fault.empty()) return std::unique_ptr<Client>(std::make_unique<PostgresClient>(config));
     return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                     "not a mailbox URL (" + reason +
+                     "not a mailbox URL (" + fault +
                          "...): write mailbox+postgresql://USER@HOST:PORT/DATABASE?mailbox=NAME "
                          "and percent-encode special characters"};
 }

@@ -11,12 +11,11 @@
 #include "core/sql_text.h"
 #include "core/transport.h"
 #include "core/url.h"
+#include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
-#include "databases/postgres/statement.h"
 #include "producer/migration_plan.h"
 #include "producer/migrator.h"
 #include "producer/uninstall.h"
-#include "secrets/password_file.h"
 
 namespace outbox::producer {
 namespace {
@@ -141,27 +140,24 @@ Place place_of(const MigrateOptions& options) {
                     ". It stays what it is.");
 }
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
-// Why a connection could not be made.
-ErrorInfo connect_error(PGconn* connection, const std::string& url) {
-    const std::string reason = redacted_line(PQerrorMessage(connection));
-    const std::string where = "cannot connect to " + redact(url) + ": " + reason;
-    if (contains(reason, "authentication failed") || contains(reason, "no password supplied") ||
-        contains(reason, "pg_hba.conf")) {
-        return {ErrorCode::kAuthFailed, Advice::kStop, "",
-                where + "; check user, password and pg_hba.conf"};
+// Why a connection could not be made: by the server's state, as its words may be of any language.
+ErrorInfo connect_error(const postgres::Client& client, const std::string& url,
+                        std::chrono::seconds timeout) {
+    const std::string where = "cannot connect to " + redact(url) + ": ";
+    const std::string message = client.message();
+    std::string_view text;
+    if (const std::string_view state = postgres::sqlstate_in(message, &text); !state.empty()) {
+        return postgres::migrator_refused(state, where + redacted_line(text));
     }
-    if (contains(reason, "database \"") && contains(reason, "does not exist")) {
-        return {ErrorCode::kNoSuchDatabase, Advice::kStop, "",
-                where + "; create it, or correct the URL"};
-    }
-    std::string_view remedy = refusal_remedy(reason);
+    std::string_view remedy = refusal_remedy(message);
     if (remedy.empty()) remedy = "check that the server runs and that host and port are right";
-    return {ErrorCode::kConnectFailed, Advice::kRetryDestination, "",
-            where + "; " + std::string(remedy)};
+    const std::string reason = client.in_time()
+                                   ? redacted_line(message)
+                                   : "no answer within " + std::to_string(timeout.count()) + " s";
+    const bool wants_password = client.lacks_password();
+    return {wants_password ? ErrorCode::kAuthFailed : ErrorCode::kConnectFailed,
+            wants_password ? Advice::kStop : Advice::kRetryDestination, "",
+            where + reason + "; " + std::string(remedy)};
 }
 
 class PostgresTarget final : public MigrationTarget {
@@ -171,23 +167,19 @@ class PostgresTarget final : public MigrationTarget {
           max_payload_bytes_(options.max_payload_bytes),
           layout_(options.layout),
           note_(options.note) {
-        const std::string timeout = std::to_string(options.connect_timeout.count());
-        const std::string target = with_password(url).value_or_throw();
-        // What the URL says comes last, so that it wins.
-        const std::array<const char*, 5> keys{"connect_timeout", "client_encoding",
-                                              "fallback_application_name", "dbname", nullptr};
-        const std::array<const char*, 5> values{timeout.c_str(), "UTF8", "outbox migrate",
-                                                target.c_str(), nullptr};
-        connection_.reset(PQconnectdbParams(keys.data(), values.data(), 1));
-        if (PQstatus(connection_.get()) != CONNECTION_OK) {
-            throw Error(connect_error(connection_.get(), url));
-        }
-        PQsetNoticeProcessor(connection_.get(), [](void*, const char*) {}, nullptr);
-        where_ = "Database " + std::string(PQdb(connection_.get()));
-        if (PQserverVersion(connection_.get()) < 140000) {
+        const std::string fault = postgres::url_fault(url);
+        if (!fault.empty()) throw Error(postgres::url_error(fault));
+        constexpr std::array kName{
+            postgres::Setting{"fallback_application_name", "outbox migrate"}};
+        const Status begun = client_.connect(url, options.connect_timeout, kName);
+        if (!begun.ok()) throw Error(begun.error());
+        if (!client_.sound()) throw Error(connect_error(client_, url, options.connect_timeout));
+        PQsetNoticeProcessor(client_.handle(), [](void*, const char*) {}, nullptr);
+        where_ = "Database " + client_.database();
+        if (PQserverVersion(client_.handle()) < 140000) {
             throw Error(ErrorCode::kUnsupported, Advice::kStop,
                         where_ + " runs PostgreSQL " +
-                            std::to_string(PQserverVersion(connection_.get()) / 10000) +
+                            std::to_string(PQserverVersion(client_.handle()) / 10000) +
                             "; outbox needs 14 or newer.");
         }
         // The path of the role holds until the next statement.
@@ -375,9 +367,8 @@ class PostgresTarget final : public MigrationTarget {
                                        "virtualtransaction), ', ') FROM pg_locks WHERE granted")
                                        .string(0, 0);
         }
-        const Rows result = postgres::execute(connection_.get(), sql.c_str());
-        const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
-        if (state == nullptr || state != kLockTimeoutState) {
+        const Rows result = client_.answer_to(sql.c_str());
+        if (result.state() != kLockTimeoutState) {
             check(result);
             lock_tries_ = 0;
             return true;
@@ -432,34 +423,25 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     Rows query(const std::string& sql) {
-        Rows result = postgres::execute(connection_.get(), sql.c_str());
+        Rows result = client_.answer_to(sql.c_str());
         check(result);
         return result;
     }
 
     void check(const Rows& result) {
-        if (!result.succeeded()) {
-            const char* state = PQresultErrorField(result.get(), PG_DIAG_SQLSTATE);
-            if (state != nullptr && state == kForeignOwnerState) {
-                refuse_foreign_owner(where_,
-                                     PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
-            }
-            if (state != nullptr && state == kMisplacedIndexState) {
-                refuse_misplaced_index(where_, misplaced_index(PQresultErrorField(
-                                                   result.get(), PG_DIAG_MESSAGE_PRIMARY)));
-            }
-            if (state != nullptr && state == kLayoutState) {
-                refuse_layout(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
-            }
-            if (state != nullptr && state == kStillNeededState) {
-                refuse_uninstall(where_, PQresultErrorField(result.get(), PG_DIAG_MESSAGE_PRIMARY));
-            }
-            throw Error(
-                postgres::emit_error(connection_.get(), result.get(), "migrating " + where_));
+        if (result.succeeded()) return;
+        const std::string_view state = result.state();
+        const std::string message(result.message());
+        if (state == kForeignOwnerState) refuse_foreign_owner(where_, message);
+        if (state == kMisplacedIndexState) {
+            refuse_misplaced_index(where_, misplaced_index(message));
         }
+        if (state == kLayoutState) refuse_layout(where_, message);
+        if (state == kStillNeededState) refuse_uninstall(where_, message);
+        throw Error(postgres::emit_error(client_.handle(), result.get(), "migrating " + where_));
     }
 
-    postgres::Handle connection_;
+    postgres::Client client_;
     std::string where_;
     Place place_;
     const bool makes_events_;

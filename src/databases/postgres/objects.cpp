@@ -2,8 +2,6 @@
 
 #include <array>
 #include <chrono>
-#include <libpq-fe.h>
-#include <poll.h>
 #include <string_view>
 #include <utility>
 
@@ -11,20 +9,17 @@
 
 #include "core/redact.h"
 #include "core/schema_objects.h"
-#include "core/transport.h"
+#include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/params.h"
 #include "databases/postgres/statement.h"
-#include "secrets/password_file.h"
 
 namespace outbox::postgres {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr std::chrono::seconds kConnectTime{5};
-constexpr milliseconds kLook{100};  // for `stop`
 constexpr milliseconds kRequestTime{15'000};
 constexpr std::size_t kBytesPerMs = 1'000;  // as slow as a way there may be
 
@@ -93,7 +88,7 @@ class Objects final : public claim::ObjectStore {
   private:
     // Connected, and the table looked for.
     Status ready(const std::stop_token& stop) {
-        if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+        if (connection_.sound()) return {};
         drop();
         if (Status status = connect(); !status.ok()) return status;
         // Written means durable.
@@ -111,21 +106,15 @@ class Objects final : public claim::ObjectStore {
     }
 
     Status connect() {
-        const auto target = with_password(target_);
-        if (!target.ok()) {
-            return {target.error().code, Advice::kRetryDestination, target.error().message};
+        constexpr std::array kName{Setting{"fallback_application_name", "outbox objects"}};
+        if (Status status = connection_.connect(target_, kConnectTime, kName); !status.ok()) {
+            return {status.error().code, Advice::kRetryDestination, status.error().message};
         }
-        const std::array settings{Setting{"fallback_application_name", "outbox objects"},
-                                  Setting{"dbname", target->c_str()},
-                                  Setting{"client_encoding", "UTF8"}};
-        bool in_time = true;
-        connection_ = postgres::connect(settings, kConnectTime, in_time);
-        if (!connection_ || !in_time) {
-            connection_.reset();
+        if (!connection_.in_time()) {
             return failed("", "no answer within 5 s; check host, port and that the server runs");
         }
-        if (PQstatus(connection_.get()) != CONNECTION_OK) return broken();
-        PQsetnonblocking(connection_.get(), 1);
+        if (!connection_.sound()) return broken();
+        connection_.send_without_waiting();
         return {};
     }
 
@@ -164,93 +153,43 @@ class Objects final : public claim::ObjectStore {
 
     Result<Rows> run(const char* sql, const Params& params, std::size_t bytes,
                      const std::stop_token& stop) {
-        const bool sent = params.count() == 0 ? PQsendQuery(connection_.get(), sql) == 1
-                                              : send(connection_.get(), sql, params);
-        if (!sent) return broken();
-        const auto end = Clock::now() + kRequestTime + milliseconds(bytes / kBytesPerMs);
-        Rows last;
-        Status status;
-        while (true) {
-            if (Status waited = wait(end, stop); !waited.ok()) return waited;
-            Rows rows(PQgetResult(connection_.get()));
-            if (rows.get() == nullptr) break;
-            if (!rows.succeeded() && status.ok()) status = refused(rows.get());
-            last = std::move(rows);
+        connection_.limit_waits(
+            {.most = kRequestTime + milliseconds(bytes / kBytesPerMs), .stop = stop});
+        Rows rows = params.count() == 0
+                        ? connection_.answer_to(sql)
+                        : connection_.collect(send(connection_.handle(), sql, params));
+        if (connection_.silent()) {
+            drop();
+            return ErrorInfo{ErrorCode::kSinkTimeout, Advice::kRetryDestination, "TIMEOUT",
+                             "object store " + url_ + ": no answer in time"};
         }
-        if (!status.ok()) return status;
-        return last;
-    }
-
-    Status wait(Clock::time_point end, const std::stop_token& stop) {
-        while (PQisBusy(connection_.get()) != 0) {
-            if (PQsocket(connection_.get()) < 0) return {};  // PQgetResult says why
-            const int flushed = PQflush(connection_.get());
-            if (flushed < 0) return broken();
-            pollfd entry{PQsocket(connection_.get()),
-                         static_cast<short>(flushed == 1 ? POLLIN | POLLOUT : POLLIN), 0};
-            const bool news = ::poll(&entry, 1, static_cast<int>(kLook.count())) > 0;
-            if (!news && (stop.stop_requested() || Clock::now() >= end)) {
-                drop();
-                return ErrorInfo{ErrorCode::kSinkTimeout, Advice::kRetryDestination, "TIMEOUT",
-                                 "object store " + url_ + ": no answer in time"};
-            }
-            if ((entry.revents & POLLIN) != 0 && PQconsumeInput(connection_.get()) != 1) {
-                return broken();
-            }
-        }
-        return {};
-    }
-
-    ErrorInfo refused(const PGresult* result) {
-        const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-        return failed(state == nullptr ? "" : state, text == nullptr ? "" : text);
+        if (rows.succeeded()) return rows;
+        if (rows.state().data() == nullptr) return broken();
+        return failed(rows.state(), rows.message());
     }
 
     ErrorInfo broken() {
-        const std::string message = PQerrorMessage(connection_.get());
+        const std::string message = connection_.message();
         std::string_view text = message;
         const std::string state(sqlstate_in(message, &text));
-        return failed(state, redacted_line(text));
+        return failed(state, text);
     }
 
     // The table may be another, or gone, behind an error: it is looked for again.
     ErrorInfo failed(std::string_view state, std::string_view text) {
+        ErrorInfo error = store_error(state, text, "object store " + url_);
         drop();
-        ErrorInfo error{ErrorCode::kSinkUnavailable, Advice::kRetryDestination, std::string(state),
-                        "object store " + url_ + ": " + std::string(text)};
-        if (state == "54000" || state == "22001") {  // program_limit_exceeded: larger than a field
-            error.code = ErrorCode::kPayloadTooLarge;
-            error.advice = Advice::kDeadLetter;
-        } else if (state == "3D000") {
-            error.code = ErrorCode::kNoSuchDatabase;
-            error.message += "; make it (createdb), or correct its name in the store's URL";
-        } else if (state.starts_with("28")) {
-            error.code = ErrorCode::kAuthFailed;
-            error.message += "; check user and password";
-        } else if (state == "42501") {
-            error.code = ErrorCode::kNoRights;
-            error.message +=
-                "; GRANT SELECT, INSERT, UPDATE ON outbox_objects to the relay's role, "
-                "and SELECT to consumers'";
-        } else if (state == "53100") {
-            error.code = ErrorCode::kDiskFull;
-        }
-        if (const auto remedy = refusal_remedy(text); !remedy.empty()) {
-            error.code = ErrorCode::kConnectFailed;
-            error.message += "; " + std::string(remedy);
-        }
         return error;
     }
 
     void drop() {
-        connection_.reset();
+        connection_.close();
         has_table_ = false;
     }
 
     const std::string target_;
     const std::string url_;
-    Handle connection_;
+    Client connection_;
     std::string schema_;  // of the table, quoted
     bool has_table_ = false;
 };
@@ -266,20 +205,14 @@ std::string shown(const std::string& url) {
 }  // namespace
 
 Result<std::unique_ptr<claim::ObjectStore>> open_objects(const std::string& url) {
-    char* message = nullptr;
-    PQconninfoOption* options = PQconninfoParse(without_password_file(url).c_str(), &message);
-    if (options != nullptr) {
-        PQconninfoFree(options);
+    const std::string fault = url_fault(url);
+    if (fault.empty()) {
         return std::unique_ptr<claim::ObjectStore>(std::make_unique<Objects>(url, shown(url)));
     }
-    // The message quotes the URL, its password included: only what stands before is passed on.
-    std::string reason(message == nullptr ? "out of memory" : message);
-    PQfreemem(message);
-    reason = reason.substr(0, reason.find_first_of("\"\n"));
     return ErrorInfo{ErrorCode::kConfigInvalid,
                      Advice::kStop,
                      {},
-                     "not the URL of an object store (" + reason +
+                     "not the URL of an object store (" + fault +
                          "...): write postgresql://USER@HOST:PORT/DATABASE"};
 }
 

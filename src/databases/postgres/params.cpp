@@ -3,6 +3,8 @@
 #include <array>
 #include <endian.h>
 
+#include "databases/postgres/arrays.h"
+
 namespace outbox::postgres {
 namespace {
 
@@ -131,18 +133,7 @@ Params& Params::integers(std::span<const std::int64_t> values) {
 }
 
 Params& Params::texts(std::span<const std::string> values) {
-    std::string array = "{";
-    for (const std::string& value : values) {
-        if (array.size() > 1) array += ',';
-        array += '"';
-        for (const char c : value) {
-            if (c == '"' || c == '\\') array += '\\';
-            array += c;
-        }
-        array += '"';
-    }
-    array += '}';
-    add(0, 0, array);
+    add(0, 0, array_literal(values));
     return *this;
 }
 

@@ -120,7 +120,7 @@ Status ReplicationStream::send_create_slot(const std::string& name) {
     const std::string command = "CREATE_REPLICATION_SLOT " + quote_identifier(name) +
                                 " TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT";
     if (PQsendQuery(connection_.handle(), command.c_str()) == 0) {
-        return connection_.error_of(nullptr);
+        return connection_.error_of(Rows());
     }
     return {};
 }
@@ -132,8 +132,8 @@ bool ReplicationStream::answered(Wakeup& wakeup, Status& status) {
 }
 
 Result<ReplicationStream::Slot> ReplicationStream::take_slot() {
-    const Rows rows = connection_.collect(1);
-    if (PQresultStatus(rows.get()) != PGRES_TUPLES_OK) return connection_.error_of(rows.get());
+    const Rows rows = connection_.collect(true);
+    if (PQresultStatus(rows.get()) != PGRES_TUPLES_OK) return connection_.error_of(rows);
     if (rows.size() != 1) return unexpected("CREATE_REPLICATION_SLOT");
     return Slot{rows.string(0, 0), rows.string(0, 2),
                 pgoutput::parse_lsn(rows.text(0, 1)).value_or(0)};
@@ -145,7 +145,7 @@ Status ReplicationStream::start(const Slot& slot, const std::string& publication
                                 " (proto_version '1', binary 'true', publication_names " +
                                 quote_literal(quote_identifier(publication)) + ")";
     const Rows rows = connection_.answer_to(command);
-    if (PQresultStatus(rows.get()) != PGRES_COPY_BOTH) return connection_.error_of(rows.get());
+    if (PQresultStatus(rows.get()) != PGRES_COPY_BOTH) return connection_.error_of(rows);
     return {};
 }
 
@@ -163,8 +163,7 @@ ReplicationStream::Next ReplicationStream::next(std::string_view& message, Statu
     }
     if (size == 0) return Next::kNothing;
     const Rows end(PQgetResult(connection_.handle()));
-    const bool error = PQresultStatus(end.get()) == PGRES_FATAL_ERROR;
-    status = connection_.error_of(error ? end.get() : nullptr);
+    status = connection_.error_of(end);
     return Next::kEnded;
 }
 
@@ -175,7 +174,7 @@ Status ReplicationStream::wait(Wakeup& wakeup, std::chrono::milliseconds max_wai
     if (ready < 0 && errno != EINTR) return unexpected("poll failed");
     if ((entries[1].revents & POLLIN) != 0) wakeup.clear();
     if (ready > 0 && entries[0].revents != 0 && PQconsumeInput(connection_.handle()) == 0) {
-        return connection_.error_of(nullptr);
+        return connection_.error_of(Rows());
     }
     return {};
 }
@@ -186,7 +185,7 @@ Status ReplicationStream::confirm(Lsn read, bool request_reply) {
     PGconn* const server = connection_.handle();
     if (PQputCopyData(server, update.data(), static_cast<int>(update.size())) != 1 ||
         PQflush(server) < 0) {
-        return connection_.error_of(nullptr);
+        return connection_.error_of(Rows());
     }
     return {};
 }

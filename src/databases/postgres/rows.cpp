@@ -29,6 +29,11 @@ std::int64_t big_endian(std::string_view bytes) {
     return static_cast<std::int64_t>(be64toh(value));
 }
 
+std::string_view error_field(const PGresult* result, int field) {
+    const char* text = PQresultErrorField(result, field);
+    return text == nullptr ? std::string_view() : std::string_view(text);
+}
+
 }  // namespace
 
 void Rows::Clear::operator()(pg_result* result) const {
@@ -38,6 +43,14 @@ void Rows::Clear::operator()(pg_result* result) const {
 bool Rows::succeeded() const {
     const ExecStatusType status = PQresultStatus(result_.get());
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+}
+
+std::string_view Rows::state() const {
+    return error_field(result_.get(), PG_DIAG_SQLSTATE);
+}
+
+std::string_view Rows::message() const {
+    return error_field(result_.get(), PG_DIAG_MESSAGE_PRIMARY);
 }
 
 int Rows::size() const {

@@ -17,6 +17,10 @@ class Rows {
     [[nodiscard]] pg_result* get() const { return result_.get(); }
     /// The statement had no error.
     [[nodiscard]] bool succeeded() const;
+    /// The SQLSTATE of the error, and what the server says of it; null `data()`: the server said
+    /// nothing, the connection broke.
+    [[nodiscard]] std::string_view state() const;
+    [[nodiscard]] std::string_view message() const;
     [[nodiscard]] int size() const;
     [[nodiscard]] bool empty() const { return size() == 0; }
     [[nodiscard]] int columns() const;

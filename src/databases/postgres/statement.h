@@ -1,40 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <memory>
-#include <span>
 
 #include "databases/postgres/params.h"
 #include "databases/postgres/rows.h"
 
 struct pg_conn;
 
+// What runs on any connection: one of ours (`Client`), or a caller's.
 namespace outbox::postgres {
-
-struct Finish {
-    void operator()(pg_conn* connection) const;
-};
-/// A connection of ours. What is below takes a caller's as well.
-using Handle = std::unique_ptr<pg_conn, Finish>;
-
-/// One of libpq's connection parameters.
-struct Setting {
-    const char* name;
-    const char* value;
-};
-
-/// Connects with these; a URL under "dbname" overrides those before it. Gives a handle also where
-/// that failed (PQstatus tells); null: no memory. A refusal tells its state (`sqlstate_in`).
-/// `in_time`: false when the server gave no answer within `timeout`.
-[[nodiscard]] Handle connect(std::span<const Setting> settings, std::chrono::seconds timeout,
-                             bool& in_time);
-
-/// A session's commits outlive a crash of the server, and a failover to a synchronous standby where
-/// there is one, whatever the database's or the role's default.
-inline constexpr const char* kDurable =
-    "SELECT pg_catalog.set_config('synchronous_commit', 'on', false) "
-    "WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')";
 
 enum class Format : std::uint8_t { kText, kBinary };
 
@@ -50,5 +24,13 @@ enum class Format : std::uint8_t { kText, kBinary };
                         Format format = Format::kBinary);
 [[nodiscard]] bool send_prepared(pg_conn* connection, const char* name, const Params& params,
                                  Format format = Format::kBinary);
+
+/// One of several statements for one round trip. It points to what it sends.
+struct Step {
+    const char* statement;
+    const Params* params = nullptr;
+    bool prepared = true;  ///< `statement` is a prepared statement's name, not SQL.
+};
+[[nodiscard]] bool send(pg_conn* connection, const Step& step, Format format = Format::kBinary);
 
 }  // namespace outbox::postgres

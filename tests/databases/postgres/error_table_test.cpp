@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <utility>
 
 #include "databases/postgres/errors.h"
 
@@ -9,6 +10,7 @@ namespace {
 using postgres::Concerns;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 const postgres::ErrorContext kContext{"relay", "shop", "db:5432"};
 
@@ -50,6 +52,30 @@ TEST(PostgresErrorTable, AMailboxSpeaksAsSinksDo) {
     EXPECT_EQ(delivered("99999").code, ErrorCode::kSinkUnavailable);
     EXPECT_EQ(delivered("").code, ErrorCode::kSinkUnavailable);
     EXPECT_EQ(delivered("99999").advice, Advice::kRetryDestination);
+}
+
+TEST(PostgresErrorTable, AStoreOfPayloadsIsADestinationButForWhatIsTooLarge) {
+    const auto stored = [](std::string_view state) {
+        return postgres::store_error(state, "the server's words", "object store url");
+    };
+    for (const char* state : {"54000", "22001"}) {
+        EXPECT_EQ(stored(state).code, ErrorCode::kPayloadTooLarge) << state;
+        EXPECT_EQ(stored(state).advice, Advice::kDeadLetter) << state;
+        EXPECT_EQ(received(state).code, ErrorCode::kInvalidEvent) << state;
+    }
+    for (const auto& [state, code] :
+         {std::pair("28P01", ErrorCode::kAuthFailed), std::pair("28000", ErrorCode::kAuthFailed),
+          std::pair("3D000", ErrorCode::kNoSuchDatabase), std::pair("42501", ErrorCode::kNoRights),
+          std::pair("53100", ErrorCode::kDiskFull), std::pair("23505", ErrorCode::kSinkUnavailable),
+          std::pair("42P01", ErrorCode::kSinkUnavailable),
+          std::pair("57P01", ErrorCode::kSinkUnavailable),
+          std::pair("", ErrorCode::kSinkUnavailable)}) {
+        EXPECT_EQ(stored(state).code, code) << state;
+        EXPECT_EQ(stored(state).advice, Advice::kRetryDestination) << state;
+        EXPECT_EQ(stored(state).backend_code, state);
+        EXPECT_THAT(stored(state).message, StartsWith("object store url: the server's words"));
+    }
+    EXPECT_THAT(stored("42501").message, HasSubstr("; GRANT SELECT, INSERT, UPDATE"));
 }
 
 TEST(PostgresErrorTable, WhatIsNotListedStopsTheRelayAndIsAnOutageToAConsumer) {

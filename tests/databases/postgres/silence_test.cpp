@@ -1,6 +1,7 @@
 #include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stop_token>
 
 #include "databases/postgres/connection.h"
 #include "databases/postgres/replication.h"
@@ -61,6 +62,31 @@ TEST_F(SilentServer, EndsAPipelineAfterTheLimit) {
     require(connection_.run_pipeline(statements));
     pause();
     expect_silence(connection_.run_pipeline(statements));
+}
+
+TEST_F(SilentServer, EndsAQueryThatItDoesNotTakeInAfterTheLimit) {
+    constexpr std::size_t kMoreThanSocketsHold = std::size_t{64} << 20;
+    const std::string text(kMoreThanSocketsHold, 'x');
+    const auto length = [&] {
+        return connection_.query("SELECT length($1)", postgres::Params().text(text));
+    };
+    EXPECT_EQ(value_of(length()).integer(0, 0), static_cast<std::int64_t>(text.size()));
+    pause();
+    expect_silence(length().status());
+}
+
+TEST_F(SilentServer, IsNotWaitedForOnceAStopIsAskedFor) {
+    postgres::Client client;
+    require(client.connect(server_.url(), 60s, {}));
+    ASSERT_TRUE(client.sound()) << client.message();
+    std::stop_source stop;
+    client.limit_waits({.stop = stop.get_token()});
+    ASSERT_TRUE(client.answer_to("SELECT 1").succeeded());
+    server_.pause();
+    stop.request_stop();
+    EXPECT_FALSE(client.answer_to("SELECT 1").succeeded());
+    EXPECT_TRUE(client.silent());
+    EXPECT_FALSE(client.sound());
 }
 
 TEST_F(SilentServer, IsNotWaitedForOnceTheDescriptorRings) {

@@ -24,8 +24,8 @@ constexpr const char* kAccept =
 constexpr const char* kAcceptCarefully =
     "SELECT inbox_accept($1, $2, timestamptz 'epoch' + $3::bigint * interval '1 microsecond')";
 
-constexpr consumer::Kept kKeptAccept{"outbox_accept", kAccept};
-constexpr consumer::Kept kKeptAcceptCarefully{"outbox_accept_carefully", kAcceptCarefully};
+constexpr consumer::Prepared kKeptAccept{"outbox_accept", kAccept};
+constexpr consumer::Prepared kKeptAcceptCarefully{"outbox_accept_carefully", kAcceptCarefully};
 
 // In one order everywhere, so that two batches with the same ids do not wait for each other.
 constexpr const char* kAcceptBatch =
@@ -127,7 +127,7 @@ bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string
                       MessageTime message_time) {
     consumer::require_idle(connection, "begin_and_accept");
     const Entry entry(consumer, {message_id, message_time}, consumer::wall_clock_us());
-    const consumer::Kept& statement = entry.carefully ? kKeptAcceptCarefully : kKeptAccept;
+    const consumer::Prepared& statement = entry.carefully ? kKeptAcceptCarefully : kKeptAccept;
     consumer::keep(connection, statement);
     return entry.is_new(consumer::begun_with(connection, statement, entry.params, kEntering));
 }
@@ -163,7 +163,7 @@ std::vector<bool> accept_batch(PGconn* transaction, std::string_view consumer,
         }
     }
     if (ids.empty()) return is_new;
-    const std::string id_array = consumer::array_literal(std::span<const std::string_view>(ids));
+    const std::string id_array = consumer::array_literal(ids);
     const std::string time_array = consumer::array_literal(times);
     Params params;
     params.text(consumer).untyped(id_array).untyped(time_array);

@@ -101,15 +101,13 @@ class Beginning {
         if (ids.empty()) return;
         add("outbox_enter")
             .text(consumer_)
-            .untyped(array_literal(std::span<const std::string_view>(ids)))
+            .untyped(array_literal(ids))
             .untyped(array_literal(times));
     }
     void look_for(std::span<const OtherId> others) {
         std::vector<std::string_view> ids;
         for (const OtherId& other : others) ids.push_back(other.id);
-        add("outbox_known")
-            .text(consumer_)
-            .untyped(array_literal(std::span<const std::string_view>(ids)));
+        add("outbox_known").text(consumer_).untyped(array_literal(ids));
     }
     void move(const OffsetStep& step) {
         add(step.expected ? "outbox_move" : "outbox_first")
@@ -163,18 +161,18 @@ std::vector<LibpqSession::Right> rights_of(const BrokerStoreOptions& options) {
     return rights;
 }
 
-std::vector<LibpqSession::Statement> statements_of(const BrokerStoreOptions& options) {
-    std::vector<LibpqSession::Statement> statements{{"outbox_enter", kEnter, 3},
-                                                    {"outbox_known", kKnown, 2},
-                                                    {"outbox_enter_carefully", kEnterCarefully, 3},
-                                                    {"outbox_move", kMove, 7},
-                                                    {"outbox_first", kFirst, 7},
-                                                    {"outbox_next", kNext, 3},
-                                                    {"outbox_bury", kBury, 11}};
+std::vector<Prepared> statements_of(const BrokerStoreOptions& options) {
+    std::vector<Prepared> statements{{"outbox_enter", kEnter},
+                                     {"outbox_known", kKnown},
+                                     {"outbox_enter_carefully", kEnterCarefully},
+                                     {"outbox_move", kMove},
+                                     {"outbox_first", kFirst},
+                                     {"outbox_next", kNext},
+                                     {"outbox_bury", kBury}};
     if (options.counts_begun) {
-        statements.insert(statements.end(), {{"outbox_begun", kBegun, 2},
-                                             {"outbox_ended", kEnded, 2},
-                                             {"outbox_ended_for_good", kEndedForGood, 2}});
+        statements.insert(statements.end(), {{"outbox_begun", kBegun},
+                                             {"outbox_ended", kEnded},
+                                             {"outbox_ended_for_good", kEndedForGood}});
     }
     return statements;
 }

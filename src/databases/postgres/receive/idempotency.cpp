@@ -22,8 +22,8 @@ constexpr const char* kComplete =
 constexpr const char* kLeaseLostState = "OBK01";
 constexpr const char* kCompleteStrictly =
     "SELECT idempotency_complete($1, $2, $3::integer, $4::integer, $5::json, $6, true)";
-constexpr consumer::Kept kKeptClaim{"outbox_claim_1", kClaim};
-constexpr consumer::Kept kKeptComplete{"outbox_complete_1", kCompleteStrictly};
+constexpr consumer::Prepared kKeptClaim{"outbox_claim_1", kClaim};
+constexpr consumer::Prepared kKeptComplete{"outbox_complete_1", kCompleteStrictly};
 constexpr const char* kRelease = "SELECT idempotency_release($1, $2, $3::integer)";
 
 consumer::Rows run(PGconn* transaction, const consumer::Params& params, const char* sql) {

@@ -83,14 +83,14 @@ ErrorInfo held(std::string_view message_id) {
             "another session holds the dead letter " + std::string(message_id)};
 }
 
-std::vector<LibpqSession::Statement> with_ours(std::vector<LibpqSession::Statement> more) {
-    more.insert(more.end(), {{"outbox_retries", kFetchRetries, 3},
-                             {"outbox_take_retry", kTakeRetry, 2},
-                             {"outbox_bury_again", kBuryAgain, 4},
-                             {"outbox_take_request", kTakeRequest, 2},
-                             {"outbox_put_request_back", kPutRequestBack, 3},
-                             {"outbox_report", kReport, 9},
-                             {"outbox_fold", kFold, 3}});
+std::vector<Prepared> with_ours(std::vector<Prepared> more) {
+    more.insert(more.end(), {{"outbox_retries", kFetchRetries},
+                             {"outbox_take_retry", kTakeRetry},
+                             {"outbox_bury_again", kBuryAgain},
+                             {"outbox_take_request", kTakeRequest},
+                             {"outbox_put_request_back", kPutRequestBack},
+                             {"outbox_report", kReport},
+                             {"outbox_fold", kFold}});
     return more;
 }
 

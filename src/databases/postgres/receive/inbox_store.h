@@ -18,7 +18,7 @@ class LibpqInboxStore final : public InboxStore {
   public:
     /// What one that works in its session adds.
     struct Extra {
-        std::vector<LibpqSession::Statement> statements;
+        std::vector<Prepared> statements;
         std::vector<LibpqSession::Right> rights;  ///< What it does with tables of its own.
         /// The mailbox whose dead letters are this one's, beside those that came from none; empty:
         /// none.

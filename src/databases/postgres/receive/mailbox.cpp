@@ -98,14 +98,14 @@ Taken taken_of(const Rows& counts) {
 
 LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
-             {.statements = {{"outbox_hold", kHold, 1},
-                             {"outbox_waiting", kWaiting, 2},
-                             {"outbox_fetch", kFetch, 6},
-                             {"outbox_fetch_only", kFetchOnly, 2},
-                             {"outbox_take", kTake, 4},
-                             {"outbox_take_carefully", kTakeCarefully, 4},
-                             {"outbox_take_all", kTakeAll, 4},
-                             {"outbox_bury", kBury, 7}},
+             {.statements = {{"outbox_hold", kHold},
+                             {"outbox_waiting", kWaiting},
+                             {"outbox_fetch", kFetch},
+                             {"outbox_fetch_only", kFetchOnly},
+                             {"outbox_take", kTake},
+                             {"outbox_take_carefully", kTakeCarefully},
+                             {"outbox_take_all", kTakeAll},
+                             {"outbox_bury", kBury}},
               .rights = rights_of(options),
               .letters_of = options.mailbox}),
       mailbox_(options.mailbox) {}

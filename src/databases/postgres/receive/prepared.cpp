@@ -43,7 +43,7 @@ Keeping* make_keeping(PGconn* connection) {
 
 }  // namespace
 
-void keep(PGconn* connection, const Kept& statement) {
+void keep(PGconn* connection, const Prepared& statement) {
     constexpr std::string_view kThereAlready = "42P05";
     Keeping* keeping = make_keeping(connection);
     if (keeping == nullptr || !keeping->is_possible || keeping->names.contains(statement.name)) {
@@ -56,7 +56,7 @@ void keep(PGconn* connection, const Kept& statement) {
     }
 }
 
-Step step_of(PGconn* connection, const Kept& statement, const Params& params) {
+Step step_of(PGconn* connection, const Prepared& statement, const Params& params) {
     const Keeping* keeping = keeping_of(connection);
     const bool is_kept =
         keeping != nullptr && keeping->is_possible && keeping->names.contains(statement.name);
@@ -73,7 +73,7 @@ bool must_send_sql(PGconn* connection, const ErrorInfo& error) {
     return true;
 }
 
-Rows begun_with(PGconn* connection, const Kept& statement, const Params& params,
+Rows begun_with(PGconn* connection, const Prepared& statement, const Params& params,
                 const char* doing) {
     while (true) {
         const Step steps[] = {{"BEGIN", nullptr, false}, step_of(connection, statement, params)};

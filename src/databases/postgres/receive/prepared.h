@@ -4,23 +4,23 @@
 
 namespace outbox::consumer {
 
-/// A statement of ours that a caller's connection keeps prepared from its first use on: planning it
-/// costs the server as much as running it.
-struct Kept {
+/// A statement of ours that a connection keeps prepared: planning it costs the server as much as
+/// running it. A session of ours prepares all of its own when it connects.
+struct Prepared {
     const char* name;
     const char* sql;
 };
 
-/// Prepares it unless that was done. On an idle connection. Where it cannot be prepared, it is sent
-/// as SQL, which tells why.
-void keep(pg_conn* connection, const Kept& statement);
+/// On a caller's connection: prepares it unless that was done. On an idle connection. Where it
+/// cannot be prepared, it is sent as SQL, which tells why.
+void keep(pg_conn* connection, const Prepared& statement);
 
 /// How to send it on this connection now.
-[[nodiscard]] Step step_of(pg_conn* connection, const Kept& statement, const Params& params);
+[[nodiscard]] Step step_of(pg_conn* connection, const Prepared& statement, const Params& params);
 
 /// BEGIN and the statement in one round trip: the statement's result. Throws `Error`; then no
 /// transaction is open.
-Rows begun_with(pg_conn* connection, const Kept& statement, const Params& params,
+Rows begun_with(pg_conn* connection, const Prepared& statement, const Params& params,
                 const char* doing);
 
 /// True: the server did not know the statement, as behind a pooler that hands out another session

@@ -8,7 +8,6 @@
 
 #include "core/transport.h"
 #include "core/url.h"
-#include "secrets/password_file.h"
 
 namespace outbox::consumer {
 namespace {
@@ -27,19 +26,12 @@ void check_postgres_url(const std::string& url) {
     if (url.starts_with("postgresql://") || url.starts_with("postgres://")) {
         std::ignore = parse_url(url).value_or_throw();
     }
-    char* message = nullptr;
-    PQconninfoOption* parsed = PQconninfoParse(without_password_file(url).c_str(), &message);
-    if (parsed != nullptr) {
-        PQconninfoFree(parsed);
-        return;
-    }
-    const std::string reason(message == nullptr ? "out of memory" : message);
-    PQfreemem(message);
-    throw Error(postgres::url_error(reason));
+    const std::string fault = postgres::url_fault(url);
+    if (!fault.empty()) throw Error(postgres::url_error(fault));
 }
 
-LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
-                           std::vector<Statement> statements, std::vector<Right> rights)
+LibpqSession::LibpqSession(std::string url, int connect_timeout_s, std::vector<Prepared> statements,
+                           std::vector<Right> rights)
     : watch_(url, connect_timeout_s),
       url_(std::move(url)),
       connect_timeout_s_(connect_timeout_s),
@@ -48,7 +40,7 @@ LibpqSession::LibpqSession(std::string url, int connect_timeout_s,
 
 // A transaction that stays open is a handler's: its statements are waited for as well.
 LibpqSession::Use::~Use() {
-    const PGconn* const connection = session_.connection_.get();
+    const PGconn* const connection = session_.connection();
     if (connection != nullptr && PQtransactionStatus(connection) != PQTRANS_IDLE) {
         session_.watch_.busy();
     } else {
@@ -57,13 +49,13 @@ LibpqSession::Use::~Use() {
 }
 
 Status LibpqSession::connect() {
-    if (connection_ && PQstatus(connection_.get()) == CONNECTION_OK) return {};
+    if (sound()) return {};
     disconnect();
     ++number_;
     const Use use(*this);
     Status status = open();
     if (status.ok()) {
-        watch_.session(PQsocket(connection_.get()));
+        watch_.session(PQsocket(connection()));
         status = set_up();
     }
     if (!status.ok()) disconnect();
@@ -71,28 +63,21 @@ Status LibpqSession::connect() {
 }
 
 Status LibpqSession::open() {
-    const std::string timeout = std::to_string(connect_timeout_s_);
-    const Result<std::string> target = with_password(url_);
-    if (!target.ok()) return target.status();
-    // What stands before the URL may be set by it. A host that vanished is noticed in about 10 s.
-    const postgres::Setting settings[] = {{"connect_timeout", timeout.c_str()},
-                                          {"fallback_application_name", "outbox consumer"},
-                                          {"keepalives_idle", "5"},
-                                          {"keepalives_interval", "2"},
-                                          {"keepalives_count", "3"},
-                                          {"tcp_user_timeout", "10000"},
-                                          {"dbname", target->c_str()},
-                                          {"client_encoding", "UTF8"}};
-    bool in_time = true;
-    connection_ = postgres::connect(settings, std::chrono::seconds(connect_timeout_s_), in_time);
-    if (!connection_) return {ErrorCode::kInternal, Advice::kStop, "out of memory"};
-    if (!in_time) {
+    // A host that vanished is noticed in about 10 s.
+    constexpr postgres::Setting kDefaults[] = {{"fallback_application_name", "outbox consumer"},
+                                               {"keepalives_idle", "5"},
+                                               {"keepalives_interval", "2"},
+                                               {"keepalives_count", "3"},
+                                               {"tcp_user_timeout", "10000"}};
+    const std::chrono::seconds timeout(connect_timeout_s_);
+    if (Status status = client_.connect(url_, timeout, kDefaults); !status.ok()) return status;
+    if (!client_.in_time()) {
         return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
-                "connecting to the consumer's database: no answer within " + timeout + " s"};
+                "connecting to the consumer's database: no answer within " +
+                    std::to_string(timeout.count()) + " s"};
     }
-    const PGconn* const connection = connection_.get();
-    if (PQstatus(connection) == CONNECTION_OK) return {};
-    const std::string_view message = PQerrorMessage(connection);
+    if (client_.sound()) return {};
+    const std::string message = client_.message();
     ErrorInfo error = receive_error(postgres::refused_state_in(message), message,
                                     "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
@@ -104,11 +89,10 @@ Status LibpqSession::open() {
 
 Status LibpqSession::set_up() {
     if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
-    for (const Statement& statement : prepared_) {
-        const Rows prepared(PQprepare(connection_.get(), statement.name, statement.sql,
-                                      statement.parameters, nullptr));
+    for (const Prepared& statement : prepared_) {
+        const Rows prepared(PQprepare(connection(), statement.name, statement.sql, 0, nullptr));
         if (!prepared.succeeded()) {
-            return receive_error(connection_.get(), prepared.get(), "preparing the consumer");
+            return receive_error(connection(), prepared.get(), "preparing the consumer");
         }
     }
     if (Status status = check_rights(); !status.ok()) return status;
@@ -130,9 +114,9 @@ Status LibpqSession::check_rights() {
         wanted +
         ") w (name, privileges) WHERE EXISTS (SELECT FROM unnest(string_to_array(privileges, "
         "', ')) p WHERE NOT has_table_privilege(name, p)) HAVING count(*) > 0";
-    const Rows missing = postgres::execute(connection_.get(), sql.c_str());
+    const Rows missing = postgres::execute(connection(), sql.c_str());
     if (!missing.succeeded()) {
-        return receive_error(connection_.get(), missing.get(), "looking for rights");
+        return receive_error(connection(), missing.get(), "looking for rights");
     }
     if (missing.empty()) return {};
     return {ErrorCode::kNoRights, Advice::kStop,
@@ -142,7 +126,7 @@ Status LibpqSession::check_rights() {
 // A handler's own statements are not seen here, but their errors decide what a failure means.
 void LibpqSession::watch_results() {
     PQregisterEventProc(
-        connection_.get(),
+        connection(),
         [](PGEventId event, void* info, void* session) {
             return LibpqSession::on_result(event, info, session);
         },
@@ -162,16 +146,16 @@ int LibpqSession::on_result(int event, void* info, void* session) {
 }
 
 Status LibpqSession::run(const char* sql, const char* doing) {
-    const Rows result = postgres::execute(connection_.get(), sql);
+    const Rows result = postgres::execute(connection(), sql);
     if (result.succeeded()) return {};
-    return lost(receive_error(connection_.get(), result.get(), doing));
+    return lost(receive_error(connection(), result.get(), doing));
 }
 
 Result<Rows> LibpqSession::execute(const char* statement, const Params& params, const char* doing) {
     const Use use(*this);
-    Rows result = postgres::execute_prepared(connection_.get(), statement, params);
+    Rows result = postgres::execute_prepared(connection(), statement, params);
     if (result.succeeded()) return result;
-    return lost(receive_error(connection_.get(), result.get(), doing));
+    return lost(receive_error(connection(), result.get(), doing));
 }
 
 // An error that is the database's may outlive the session (tables made again, statements dropped by
@@ -188,7 +172,7 @@ Result<std::vector<Rows>> LibpqSession::begin_with(std::span<const Step> steps, 
     error_state_.clear();
     std::vector<Step> all{{"BEGIN", nullptr, false}};
     all.insert(all.end(), steps.begin(), steps.end());
-    return begun(run_together(connection_.get(), all, doing), 1);
+    return begun(run_together(connection(), all, doing), 1);
 }
 
 // What came after the first `skip` statements.
@@ -211,7 +195,7 @@ LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> ste
     std::vector<Step> all{{"COMMIT", nullptr, false}, {"BEGIN", nullptr, false}};
     const std::size_t skip = all.size();
     all.insert(all.end(), steps.begin(), steps.end());
-    StepResults results = run_together(connection_.get(), all, doing);
+    StepResults results = run_together(connection(), all, doing);
     if (results.done.empty()) {
         return {refused_commit(results.error ? *std::move(results.error) : ErrorInfo{}), {}};
     }
@@ -221,9 +205,9 @@ LibpqSession::Turn LibpqSession::commit_and_begin_with(std::span<const Step> ste
 Status LibpqSession::commit() {
     if (Status status = may_commit(); !status.ok()) return status;
     const Use use(*this);
-    const Rows result = postgres::execute(connection_.get(), "COMMIT");
+    const Rows result = postgres::execute(connection(), "COMMIT");
     if (result.succeeded()) return {};
-    return refused_commit(receive_error(connection_.get(), result.get(), "committing"));
+    return refused_commit(receive_error(connection(), result.get(), "committing"));
 }
 
 // What a deferred trigger may not do is the message's fault.
@@ -239,7 +223,7 @@ Status LibpqSession::may_commit() {
     const auto handler_failed = [&](const std::string& what) {
         return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, error_state_, what};
     };
-    switch (PQtransactionStatus(connection_.get())) {
+    switch (PQtransactionStatus(connection())) {
         case PQTRANS_INTRANS:
             return {};
         case PQTRANS_INERROR: {
@@ -261,7 +245,7 @@ Status LibpqSession::may_commit() {
 }
 
 Status LibpqSession::roll_back(ErrorInfo& cause) {
-    if (PQtransactionStatus(connection_.get()) == PQTRANS_ACTIVE) {
+    if (PQtransactionStatus(connection()) == PQTRANS_ACTIVE) {
         disconnect();
         return {};
     }
@@ -274,9 +258,9 @@ Status LibpqSession::roll_back(ErrorInfo& cause) {
 }
 
 Status LibpqSession::end_transaction() {
-    if (!connection_) return {};
+    if (!connected()) return {};
     const Use use(*this);
-    switch (PQtransactionStatus(connection_.get())) {
+    switch (PQtransactionStatus(connection())) {
         case PQTRANS_IDLE:
             return {};
         case PQTRANS_INTRANS:
@@ -286,7 +270,7 @@ Status LibpqSession::end_transaction() {
         case PQTRANS_UNKNOWN:
             break;
     }
-    const std::string reason = PQerrorMessage(connection_.get());
+    const std::string reason = PQerrorMessage(connection());
     disconnect();
     return receive_error({}, reason, "applying a message");
 }

@@ -8,6 +8,8 @@
 
 #include <outbox/result.h>
 
+#include "databases/postgres/client.h"
+#include "databases/postgres/receive/prepared.h"
 #include "databases/postgres/receive/transaction.h"
 #include "databases/postgres/receive/watch.h"
 
@@ -16,16 +18,11 @@ namespace outbox::consumer {
 /// Throws `Error` kConfigInvalid for what libpq cannot read, without the secrets in it.
 void check_postgres_url(const std::string& url);
 
-/// A connection in whose transactions handlers work. After an error with advice retry_destination
-/// there is none: `connect` makes a new one. Used by one thread.
+/// A connection in whose transactions handlers work, who call libpq themselves: so it waits as
+/// libpq does, and `LibpqWatch` sees to a server that does not answer. After an error with advice
+/// retry_destination there is none: `connect` makes a new one. Used by one thread.
 class LibpqSession {
   public:
-    struct Statement {
-        const char* name;
-        const char* sql;
-        int parameters;
-    };
-
     /// What the user must be allowed to do with a table: "SELECT, INSERT".
     struct Right {
         const char* table;
@@ -33,25 +30,23 @@ class LibpqSession {
     };
 
     /// `statements` are prepared, `rights` are looked for when connecting.
-    LibpqSession(std::string url, int connect_timeout_s, std::vector<Statement> statements,
+    LibpqSession(std::string url, int connect_timeout_s, std::vector<Prepared> statements,
                  std::vector<Right> rights);
 
     [[nodiscard]] const std::string& url() const { return url_; }
     [[nodiscard]] int connect_timeout_s() const { return connect_timeout_s_; }
-    [[nodiscard]] PGconn* connection() const { return connection_.get(); }
-    [[nodiscard]] bool connected() const { return connection_ != nullptr; }
+    [[nodiscard]] PGconn* connection() const { return client_.handle(); }
+    [[nodiscard]] bool connected() const { return connection() != nullptr; }
 
     /// Not known to be broken.
-    [[nodiscard]] bool sound() const {
-        return connection_ && PQstatus(connection_.get()) == CONNECTION_OK;
-    }
+    [[nodiscard]] bool sound() const { return client_.sound(); }
 
     Status connect();
     /// Of this session; another one each time it is made anew, and never 0.
     [[nodiscard]] std::uint64_t number() const { return number_; }
     void disconnect() {
         watch_.session(-1);
-        connection_.reset();
+        client_.close();
     }
 
     /// From another thread: the statement in hand ends with an error, the session is lost.
@@ -106,9 +101,9 @@ class LibpqSession {
     LibpqWatch watch_;
     std::string url_;
     int connect_timeout_s_;
-    std::vector<Statement> prepared_;
+    std::vector<Prepared> prepared_;
     std::vector<Right> rights_;
-    postgres::Handle connection_;
+    postgres::Client client_;
     std::uint64_t number_ = 0;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;

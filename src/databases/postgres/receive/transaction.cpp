@@ -47,38 +47,6 @@ std::string table_identifier(PGconn* connection, std::string_view name, const ch
            identifier(connection, name.substr(dot + 1), what);
 }
 
-std::string array_literal(std::span<const std::string_view> texts) {
-    std::string out = "{";
-    for (const std::string_view text : texts) {
-        if (out.size() > 1) out += ',';
-        out += '"';
-        for (const char c : text) {
-            if (c == '"' || c == '\\') out += '\\';
-            out += c;
-        }
-        out += '"';
-    }
-    return out + "}";
-}
-
-std::string array_literal(const std::vector<std::string>& texts) {
-    const std::vector<std::string_view> views(texts.begin(), texts.end());
-    return array_literal(std::span<const std::string_view>(views));
-}
-
-std::string array_literal(const std::vector<std::optional<std::int64_t>>& numbers) {
-    std::string out = "{";
-    for (const auto& number : numbers) {
-        if (out.size() > 1) out += ',';
-        out += number ? std::to_string(*number) : "NULL";
-    }
-    return out + "}";
-}
-
-std::string array_literal(const std::vector<std::int64_t>& numbers) {
-    return array_literal(std::vector<std::optional<std::int64_t>>(numbers.begin(), numbers.end()));
-}
-
 void require_idle(PGconn* connection, const std::string& who) {
     const PGTransactionStatusType status = PQtransactionStatus(connection);
     if (status == PQTRANS_UNKNOWN) {
@@ -104,13 +72,8 @@ Rows next_result(PGconn* connection) {
 }
 
 bool send_all(PGconn* connection, std::span<const Step> steps) {
-    const Params none;
     for (const Step& step : steps) {
-        const Params& params = step.params == nullptr ? none : *step.params;
-        if (!(step.prepared ? postgres::send_prepared(connection, step.statement, params)
-                            : postgres::send(connection, step.statement, params))) {
-            return false;
-        }
+        if (!postgres::send(connection, step)) return false;
     }
     return PQpipelineSync(connection) == 1;
 }

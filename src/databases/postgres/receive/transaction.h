@@ -7,14 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "databases/postgres/arrays.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/statement.h"
 
 namespace outbox::consumer {
 
+using postgres::array_literal;
 using postgres::Params;
 using postgres::receive_error;
 using postgres::Rows;
+using postgres::Step;
 
 /// Throws `Error` unless a sound transaction is open; `who` names the call: "accept".
 void require_transaction(pg_conn* connection, const std::string& who);
@@ -26,19 +29,6 @@ void require_transaction(pg_conn* connection, const std::string& who);
 /// "schema.table" or "table", each part as an identifier.
 [[nodiscard]] std::string table_identifier(pg_conn* connection, std::string_view name,
                                            const char* what);
-
-/// A PostgreSQL array in text form.
-[[nodiscard]] std::string array_literal(std::span<const std::string_view> texts);
-[[nodiscard]] std::string array_literal(const std::vector<std::string>& texts);
-[[nodiscard]] std::string array_literal(const std::vector<std::int64_t>& numbers);
-[[nodiscard]] std::string array_literal(const std::vector<std::optional<std::int64_t>>& numbers);
-
-/// One of several statements for one round trip.
-struct Step {
-    const char* statement;
-    const Params* params = nullptr;
-    bool prepared = true;  ///< `statement` is a prepared statement's name, not SQL.
-};
 
 /// What became of them: those after one that fails are not run.
 struct StepResults {

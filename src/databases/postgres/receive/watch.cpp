@@ -1,11 +1,9 @@
 #include "databases/postgres/receive/watch.h"
 
-#include <libpq-fe.h>
 #include <sys/socket.h>
 
+#include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
-#include "databases/postgres/statement.h"
-#include "secrets/password_file.h"
 
 namespace outbox::consumer {
 namespace {
@@ -70,18 +68,12 @@ void LibpqWatch::run() {
 
 // Any answer counts, a refusal with a reason as well.
 bool LibpqWatch::answers() const {
-    const std::string timeout = std::to_string(connect_timeout_s_);
-    const Result<std::string> target = with_password(url_);
-    if (!target.ok()) return true;  // our own trouble
-    const postgres::Setting settings[] = {{"connect_timeout", timeout.c_str()},
-                                          {"fallback_application_name", "outbox consumer's watch"},
-                                          {"dbname", target->c_str()}};
-    bool in_time = true;
-    const postgres::Handle probe =
-        postgres::connect(settings, std::chrono::seconds(connect_timeout_s_), in_time);
-    if (!probe) return true;  // our own trouble
-    return in_time && (PQstatus(probe.get()) == CONNECTION_OK ||
-                       !postgres::sqlstate_in(PQerrorMessage(probe.get())).empty());
+    constexpr postgres::Setting kName[] = {
+        {"fallback_application_name", "outbox consumer's watch"}};
+    postgres::Client probe;
+    const std::chrono::seconds timeout(connect_timeout_s_);
+    if (!probe.connect(url_, timeout, kName).ok()) return true;  // our own trouble
+    return probe.in_time() && (probe.sound() || !postgres::sqlstate_in(probe.message()).empty());
 }
 
 }  // namespace outbox::consumer

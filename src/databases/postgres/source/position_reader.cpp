@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/sql_text.h"
+#include "databases/postgres/arrays.h"
 
 namespace outbox::postgres {
 namespace {
@@ -32,15 +33,6 @@ constexpr const char* kNewRows = "outbox_new_rows";
 constexpr const char* kRowsAndHoles = "outbox_rows_and_holes";
 constexpr const char* kSkim = "outbox_skim";
 constexpr const char* kFetch = "outbox_fetch";
-
-std::string array_literal(std::span<const std::int64_t> values) {
-    std::string out = "'{";
-    for (const std::int64_t value : values) {
-        if (out.size() > 2) out += ',';
-        out += std::to_string(value);
-    }
-    return out + "}'";
-}
 
 // As `resolve_table` sees it, through one domain.
 std::set<std::string> bytea_columns_of(const Table& table) {
@@ -348,8 +340,8 @@ Status PositionReader::start(Connection& connection, std::size_t limit, bool all
         return connection.start_copy(rows_sql(
             aside.empty() ? select_ : skim_list(aside), std::to_string(above), std::to_string(rows),
             lows_.empty() ? ""
-                          : "unnest(" + array_literal(lows_) + "::bigint[], " +
-                                array_literal(highs_) + "::bigint[])"));
+                          : "unnest(" + quote_literal(array_literal(lows_)) + "::bigint[], " +
+                                quote_literal(array_literal(highs_)) + "::bigint[])"));
     }
     params_.clear();
     params_.integer(above).integer(rows);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/sql_text.h"
+#include "databases/postgres/arrays.h"
 #include "databases/postgres/source/position_reader.h"
 
 namespace outbox::postgres {
@@ -18,20 +19,6 @@ constexpr std::int64_t kHashedBytes = std::int64_t{48} << 20;
 constexpr const char* kHashMemory = "SET work_mem = '256MB'";
 constexpr std::chrono::seconds kLookAtDoneEvery{1};
 constexpr std::size_t kCopyFromRows = 100;  // below, a COPY costs more than it saves
-
-std::string array_literal(std::span<const std::string> ids) {
-    std::string out = "{";
-    for (const std::string& id : ids) {
-        if (out.size() > 1) out += ',';
-        out += '"';
-        for (const char c : id) {
-            if (c == '"' || c == '\\') out += '\\';
-            out += c;
-        }
-        out += '"';
-    }
-    return quote_literal(out + "}");
-}
 
 }  // namespace
 
@@ -101,7 +88,7 @@ Status ScanReader::start(Connection& connection, std::size_t limit) {
     const std::vector<std::string> known = rows_.known_ids();
     if (full_ && limit >= kCopyFromRows) {
         return connection.start_copy(
-            scan_sql(array_literal(known), std::to_string(limit), beside_many_));
+            scan_sql(quote_literal(array_literal(known)), std::to_string(limit), beside_many_));
     }
     return connection.start_prepared(
         beside_many_ ? kScanBesideMany : kScan,
@@ -193,10 +180,11 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
         unfinished += (unfinished.empty() ? "" : " OR ") + condition;
     }
     const std::size_t events_before = out.size();
-    Status status = (*connection)
-                        ->start_copy("SELECT " + select_ + " FROM " + table_.sql + " t WHERE " +
-                                     table_.quoted("id") + " = ANY(" + array_literal(ids) +
-                                     "::" + id_type_ + "[]) AND (" + unfinished + ")");
+    Status status =
+        (*connection)
+            ->start_copy("SELECT " + select_ + " FROM " + table_.sql + " t WHERE " +
+                         table_.quoted("id") + " = ANY(" + quote_literal(array_literal(ids)) +
+                         "::" + id_type_ + "[]) AND (" + unfinished + ")");
     if (status.ok()) {
         while ((*connection)->next(fields_, status)) {
             const auto* row = rows_.find(decode_raw_id(fields_[1], table_.uuid_id));

@@ -178,7 +178,7 @@ class PostgresOutlet final : public webhook::Outlet {
                                                       Format::kBinary)
                                             ? 1
                                             : 0);
-        if (!rows.succeeded()) return failed((*connection)->error_of(rows.get()));
+        if (!rows.succeeded()) return failed((*connection)->error_of(rows));
         out.reserve(out.size() + static_cast<std::size_t>(rows.size()));
         webhook::Read read{0, std::vector<webhook::Looked>(slices.size())};
         for (int row = 0; row < rows.size(); ++row) {

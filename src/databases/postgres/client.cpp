@@ -1,0 +1,218 @@
+#include "databases/postgres/client.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <libpq-fe.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <utility>
+#include <vector>
+
+#include "secrets/password_file.h"
+
+namespace outbox::postgres {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kLook{100};  // for a stop that is asked for
+
+std::string text_or_empty(const char* text) {
+    return text == nullptr ? std::string() : std::string(text);
+}
+
+// False when the time is over.
+bool wait_for(const PGconn* connection, PostgresPollingStatusType state,
+              steady_clock::time_point deadline) {
+    while (true) {
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
+        if (left.count() <= 0) return false;
+        pollfd entry{PQsocket(connection),
+                     static_cast<short>(state == PGRES_POLLING_READING ? POLLIN : POLLOUT), 0};
+        const int ready = ::poll(&entry, 1, static_cast<int>(left.count()));
+        if (ready < 0 && errno == EINTR) continue;
+        return ready > 0;
+    }
+}
+
+// Goes on until it is connected, refused, or out of time. With `cut` an address has half of what is
+// left to answer at all, so that one which swallows packets leaves time for others of the URL or of
+// its host: libpq goes on to them where a socket was shut down. `cut` afterwards: none was left.
+PostgresPollingStatusType go_on(pg_conn* connection, steady_clock::time_point deadline, bool& cut) {
+    const bool may_cut = std::exchange(cut, false);
+    const auto share = [deadline] { return deadline - (deadline - steady_clock::now()) / 2; };
+    auto until = share();
+    auto state =
+        PQstatus(connection) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
+        const bool reaching = may_cut && PQstatus(connection) == CONNECTION_STARTED;
+        const bool over = !wait_for(connection, state, reaching ? until : deadline);
+        cut = over && reaching;
+        if (over && !reaching) return state;
+        if (cut) {
+            ::shutdown(PQsocket(connection), SHUT_RDWR);
+            until = share();
+        }
+        state = PQconnectPoll(connection);
+    }
+    return state;
+}
+
+}  // namespace
+
+std::string url_fault(const std::string& url) {
+    char* message = nullptr;
+    PQconninfoOption* options = PQconninfoParse(without_password_file(url).c_str(), &message);
+    if (options != nullptr) {
+        PQconninfoFree(options);
+        return {};
+    }
+    // The message quotes the URL, its password included: only what stands before is passed on.
+    std::string reason(message == nullptr ? "out of memory" : message);
+    PQfreemem(message);
+    return reason.substr(0, reason.find_first_of("\"\n"));
+}
+
+void Client::Finish::operator()(pg_conn* connection) const {
+    PQfinish(connection);
+}
+
+Client::Handle Client::begin(const char* const* names, const char* const* values) {
+    Handle begun(PQconnectStartParams(names, values, 1));
+    if (begun) PQsetErrorVerbosity(begun.get(), PQERRORS_VERBOSE);
+    return begun;
+}
+
+Status Client::connect(const std::string& url, std::chrono::seconds timeout,
+                       std::span<const Setting> defaults, std::span<const Setting> fixed) {
+    close();
+    const Result<std::string> target = with_password(url);
+    if (!target.ok()) return target.status();
+    std::vector<const char*> names;
+    std::vector<const char*> values;
+    const auto add = [&](const char* name, const char* value) {
+        names.push_back(name);
+        values.push_back(value);
+    };
+    for (const Setting& setting : defaults) add(setting.name, setting.value);
+    add("dbname", target->c_str());
+    add("client_encoding", "UTF8");
+    for (const Setting& setting : fixed) add(setting.name, setting.value);
+    add(nullptr, nullptr);
+    const ErrorInfo no_memory{ErrorCode::kInternal, Advice::kStop, {}, "out of memory"};
+    const auto deadline = steady_clock::now() + timeout;
+    handle_ = begin(names.data(), values.data());
+    if (!handle_) return no_memory;
+    bool cut = true;
+    auto state = go_on(handle_.get(), deadline, cut);
+    if (cut) {
+        // There is nobody for whom time has to be left.
+        handle_ = begin(names.data(), values.data());
+        if (!handle_) return no_memory;
+        cut = false;
+        state = go_on(handle_.get(), deadline, cut);
+    }
+    in_time_ = state == PGRES_POLLING_OK || state == PGRES_POLLING_FAILED;
+    if (state == PGRES_POLLING_OK) PQsetErrorVerbosity(handle_.get(), PQERRORS_DEFAULT);
+    return {};
+}
+
+void Client::close() {
+    handle_.reset();
+    in_time_ = true;
+    silent_ = false;
+}
+
+void Client::send_without_waiting() {
+    PQsetnonblocking(handle_.get(), 1);
+}
+
+bool Client::sound() const {
+    return !silent_ && PQstatus(handle_.get()) == CONNECTION_OK;
+}
+
+bool Client::lacks_password() const {
+    return PQconnectionNeedsPassword(handle_.get()) == 1;
+}
+
+std::string Client::message() const {
+    return text_or_empty(PQerrorMessage(handle_.get()));
+}
+
+std::string Client::user() const {
+    return text_or_empty(PQuser(handle_.get()));
+}
+
+std::string Client::database() const {
+    return text_or_empty(PQdb(handle_.get()));
+}
+
+std::string Client::host() const {
+    const std::string port = text_or_empty(PQport(handle_.get()));
+    return text_or_empty(PQhost(handle_.get())) + (port.empty() ? "" : ":" + port);
+}
+
+Rows Client::answer_to(const char* sql) {
+    return collect(PQsendQuery(handle_.get(), sql) == 1);
+}
+
+Rows Client::collect(bool sent) {
+    Rows last(nullptr);
+    while (sent) {
+        Rows next = next_result();
+        if (next.get() == nullptr) break;
+        last = std::move(next);
+        const ExecStatusType state = PQresultStatus(last.get());
+        if (state == PGRES_COPY_OUT || state == PGRES_COPY_BOTH || !sound()) break;
+    }
+    return silent_ ? Rows(nullptr) : std::move(last);
+}
+
+Rows Client::next_result() {
+    PGconn* const server = handle_.get();
+    if (PQisBusy(server) != 0) {
+        const Time end = end_of_wait();
+        while (hear_until(end) && PQisBusy(server) != 0) {
+        }
+    }
+    return Rows(silent_ ? nullptr : PQgetResult(server));
+}
+
+bool Client::hear() {
+    return hear_until(end_of_wait());
+}
+
+bool Client::hear_until(Time end) {
+    PGconn* const server = handle_.get();
+    const int unsent = PQflush(server);
+    if (unsent < 0 || PQsocket(server) < 0) return false;
+    // A negative descriptor is passed over.
+    std::array<pollfd, 2> entries{
+        pollfd{PQsocket(server), static_cast<short>(unsent == 0 ? POLLIN : POLLIN | POLLOUT), 0},
+        pollfd{patience_.descriptor, POLLIN, 0}};
+    const int ready = ::poll(entries.data(), entries.size(), milliseconds_to(end));
+    if (ready < 0 && errno == EINTR) return true;
+    // A wait that was cut short for a look.
+    const bool goes_on = patience_.stop.stop_possible() && !patience_.stop.stop_requested();
+    if (ready == 0 && goes_on && steady_clock::now() < end) return true;
+    silent_ = ready <= 0 || entries[1].revents != 0;
+    if (silent_) return false;
+    return (entries[0].revents & ~POLLOUT) == 0 || PQconsumeInput(server) != 0;
+}
+
+Client::Time Client::end_of_wait() const {
+    return patience_.most.count() < 0 ? Time::max() : steady_clock::now() + patience_.most;
+}
+
+int Client::milliseconds_to(Time end) const {
+    const bool looks = patience_.stop.stop_possible();
+    if (end == Time::max()) return looks ? static_cast<int>(kLook.count()) : -1;
+    const auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now());
+    const auto most = looks ? std::min(left, kLook) : left;
+    return static_cast<int>(std::max(most, milliseconds(0)).count());
+}
+
+}  // namespace outbox::postgres

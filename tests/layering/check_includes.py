@@ -74,6 +74,21 @@ UNCHECKED_LOCK = re.compile(
 LOCKED = ("src", "apps")
 CLOCK = re.compile(r"\b(system_clock|steady_clock|high_resolution_clock)::now\b|\bclock_gettime\b")
 
+# What one file of a backend does for all of it: it owns the connections, or makes the library's calls.
+CALLS = {
+    "src/databases/postgres": (re.compile(r"\bPQ(connect|finish|reset)\w*\("), "client.cpp"),
+    "src/databases/sqlite": (re.compile(r"\bsqlite3_\w+\("), "client.cpp"),
+}
+
+
+def call_problem(path, line):
+    for folder, (call, file) in CALLS.items():
+        if path.is_relative_to(folder) and path != pathlib.PurePath(folder, file):
+            found = call.search(line)
+            if found:
+                return f"{found.group().rstrip('(')} is for {folder}/{file} to call"
+    return None
+
 
 def layer_of(path):
     """(layer, part) of a file, by its path below the root; part is a backend's folder."""
@@ -157,7 +172,7 @@ def line_problem(root, path, line):
     lock = UNCHECKED_LOCK.search(line)
     if lock and path.parts[0] in LOCKED and not allowed:
         return f"{lock[0]}: no compiler sees what it guards; take those of core/mutex.h"
-    return None
+    return call_problem(path, line)
 
 
 def violations(root):

@@ -15,6 +15,7 @@ CLEAN = {
     "src/core/lanes.h": "#include <vector>\n#include <xxhash.h>\n",
     "src/relay/relay.h": '#include <thread>\n#include "core/ledger.h"\n',
     "src/databases/postgres/client.h": '#include <libpq-fe.h>\n#include "core/ledger.h"\n',
+    "src/databases/postgres/client.cpp": "auto c = PQconnectStartParams(names, values, 1);\n",
     "src/databases/postgres/source.cpp": '#include "databases/postgres/client.h"\n',
     "src/brokers/kafka/sink.cpp": "#include <librdkafka/rdkafka.h>\n#include <outbox/event.h>\n",
     "src/runtime/config.h": '#include "relay/relay.h"\n',
@@ -47,6 +48,8 @@ PLANTED = [
     ("apps/outbox/main.cpp", "    std::mutex mutex_;", "std::mutex: no compiler sees"),
     ("src/relay/relay.h", "const std::lock_guard lock(mutex_);", "std::lock_guard: no compiler sees"),
     ("src/databases/postgres/source.cpp", "std::condition_variable_any changed_;", "std::condition_variable_any:"),
+    ("src/databases/postgres/source.cpp", "auto c = PQconnectdb(url);", "PQconnectdb is for"),
+    ("src/databases/sqlite/emit.cpp", "sqlite3_exec(c, sql, 0, 0, 0);", "sqlite3_exec is for"),
     ("src/helpers/strings.h", "#include <string>", "has no place in the layering"),
 ]
 

@@ -202,7 +202,19 @@ bool Database::has_moved() const {
 }
 
 bool Database::in_transaction() const {
-    return sqlite3_get_autocommit(handle()) == 0;
+    return sqlite::in_transaction(handle());
+}
+
+std::string Database::file() const {
+    const char* name = sqlite3_db_filename(handle(), "main");
+    return name == nullptr ? path_ : std::string(name);
+}
+
+void Database::reset_open_statements() {
+    for (sqlite3_stmt* s = sqlite3_next_stmt(handle(), nullptr); s != nullptr;
+         s = sqlite3_next_stmt(handle(), s)) {
+        if (sqlite3_stmt_busy(s) != 0) sqlite3_reset(s);
+    }
 }
 
 void execute(sqlite3* callers, const char* sql, Role role, const std::string& doing) {
@@ -211,10 +223,16 @@ void execute(sqlite3* callers, const char* sql, Role role, const std::string& do
         sqlite_error(role, sqlite3_extended_errcode(callers), sqlite3_errmsg(callers), doing));
 }
 
+bool in_transaction(sqlite3* callers) {
+    return sqlite3_get_autocommit(callers) == 0;
+}
+
+void roll_back(sqlite3* callers) noexcept {
+    if (in_transaction(callers)) sqlite3_exec(callers, "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
 WriteTransaction::~WriteTransaction() {
-    if (database_.in_transaction()) {
-        sqlite3_exec(database_.handle(), "ROLLBACK", nullptr, nullptr, nullptr);
-    }
+    roll_back(database_.handle());
 }
 
 Session::Session(std::string path, int busy_timeout_ms, std::function<Status(Database&)> prepare)

@@ -116,6 +116,10 @@ class Database {
     /// Another file has taken the path, or none.
     [[nodiscard]] bool has_moved() const;
     [[nodiscard]] bool in_transaction() const;
+    /// The file's name as SQLite has resolved it; where it has none, the path.
+    [[nodiscard]] std::string file() const;
+    /// Resets statements of anybody's that are in the middle of their rows.
+    void reset_open_statements();
     [[nodiscard]] sqlite3* handle() const { return handle_.get(); }
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] Role role() const { return role_; }
@@ -131,6 +135,9 @@ class Database {
 
 /// Runs SQL without rows on a caller's connection. Throws `Error`.
 void execute(sqlite3* callers, const char* sql, Role role, const std::string& doing);
+[[nodiscard]] bool in_transaction(sqlite3* callers);
+/// Does nothing where no transaction is open.
+void roll_back(sqlite3* callers) noexcept;
 
 /// A write transaction; rolls back unless committed.
 class WriteTransaction {

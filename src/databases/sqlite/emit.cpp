@@ -1,5 +1,3 @@
-#include <sqlite3.h>
-
 #include <outbox/adapters/sqlite.h>
 
 #include "databases/sqlite/client.h"
@@ -31,7 +29,7 @@ class SqliteTransaction final : public UnitOfWorkTransaction {
         : database_(database), options_(options) {}
 
     void begin() override {
-        if (sqlite3_get_autocommit(database_) == 0) {
+        if (sqlite::in_transaction(database_)) {
             throw Error(ErrorCode::kConflict, Advice::kStop,
                         "beginning a unit of work: the connection has a transaction open already");
         }
@@ -46,10 +44,7 @@ class SqliteTransaction final : public UnitOfWorkTransaction {
         sqlite::execute(database_, "COMMIT", Role::kEmit, "committing a unit of work");
     }
 
-    void rollback() noexcept override {
-        if (sqlite3_get_autocommit(database_) != 0) return;
-        sqlite3_exec(database_, "ROLLBACK", nullptr, nullptr, nullptr);
-    }
+    void rollback() noexcept override { sqlite::roll_back(database_); }
 
   private:
     sqlite3* database_;
@@ -59,7 +54,7 @@ class SqliteTransaction final : public UnitOfWorkTransaction {
 }  // namespace
 
 std::string emit(sqlite3* transaction, const Event& event, const EmitOptions& options) {
-    if (sqlite3_get_autocommit(transaction) != 0) {
+    if (!sqlite::in_transaction(transaction)) {
         throw Error(ErrorCode::kNoTransaction, Advice::kStop,
                     "writing an event: no transaction is open on this connection. Run BEGIN "
                     "IMMEDIATE and the business statements first, and commit afterwards");

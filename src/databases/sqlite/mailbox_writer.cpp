@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <optional>
-#include <sqlite3.h>
 #include <string>
 #include <utility>
 
@@ -53,9 +52,7 @@ class SqliteClient final : public Client {
 
     Result<std::string> destination() override {
         if (Status status = prepare(); !status.ok()) return status;
-        const char* file = sqlite3_db_filename(database_->handle(), "main");
-        return "sqlite " + std::string(file == nullptr ? config_.target : file) + ", mailbox " +
-               config_.mailbox;
+        return "sqlite " + database_->file() + ", mailbox " + config_.mailbox;
     }
 
     Status insert(std::span<const Row> rows) override {

@@ -1,7 +1,6 @@
 #include "databases/sqlite/receive/session.h"
 
 #include <algorithm>
-#include <sqlite3.h>
 #include <utility>
 
 #include "core/url.h"
@@ -75,7 +74,8 @@ Status SqliteSession::commit() {
                 "the handler, or an error that it ignored, ended the transaction; it must neither "
                 "commit nor roll back"};
     }
-    reset_open_statements();
+    // One that a handler left open would keep the transaction from ending, or its snapshot in use.
+    database_->reset_open_statements();
     Status status = Run(statement(kCommit))->run("committing");
     if (!status.ok()) end_transaction();
     return status;
@@ -83,17 +83,9 @@ Status SqliteSession::commit() {
 
 void SqliteSession::end_transaction() {
     if (!database_) return;
-    reset_open_statements();
+    database_->reset_open_statements();
     if (!database_->in_transaction()) return;
     if (!Run(statement(kRollback))->run("rolling back").ok()) disconnect();
-}
-
-// One that a handler left open would keep the transaction from ending, or its snapshot in use.
-void SqliteSession::reset_open_statements() const {
-    for (sqlite3_stmt* s = sqlite3_next_stmt(connection(), nullptr); s != nullptr;
-         s = sqlite3_next_stmt(connection(), s)) {
-        if (sqlite3_stmt_busy(s) != 0) sqlite3_reset(s);
-    }
 }
 
 }  // namespace outbox::consumer

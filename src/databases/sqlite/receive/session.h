@@ -51,7 +51,6 @@ class SqliteSession {
         sqlite::Statement statement;
     };
     Status open();
-    void reset_open_statements() const;
 
     std::string path_;
     int busy_timeout_ms_;

@@ -1,11 +1,9 @@
 #include "databases/sqlite/receive/transaction.h"
 
-#include <sqlite3.h>
-
 namespace outbox::consumer {
 
 void require_transaction(sqlite3* database, const std::string& who) {
-    if (sqlite3_get_autocommit(database) == 0) return;
+    if (sqlite::in_transaction(database)) return;
     throw Error(ErrorCode::kNoTransaction, Advice::kStop,
                 who +
                     " needs the open transaction that applies the message or request: call it "

@@ -1,6 +1,5 @@
 #include <memory>
 #include <optional>
-#include <sqlite3.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -69,8 +68,7 @@ class SqliteInlet final : public webhook::Inlet {
 
     Result<std::string> destination() override {
         if (Status status = prepare(); !status.ok()) return status;
-        const char* file = sqlite3_db_filename(database_->handle(), "main");
-        return "sqlite " + std::string(file == nullptr ? path_ : file) + ", webhooks";
+        return "sqlite " + database_->file() + ", webhooks";
     }
 
     Result<std::string> version() override {

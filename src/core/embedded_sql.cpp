@@ -35,23 +35,6 @@ std::string fill_template(std::string_view text, std::span<const TemplateValue> 
     }
 }
 
-std::string fill_postgres(std::string_view text, std::string_view schema,
-                          std::vector<TemplateValue> values) {
-    std::string escaped;
-    for (const char c : schema) escaped.append(c == '\'' || c == '\\' ? 2 : 1, c);
-    values.push_back({"schema", std::string(schema)});
-    values.push_back({"schema_text", std::move(escaped)});
-    // A schema's name must not end the quotes of a function's body.
-    std::string quotes = "$$";
-    while (schema.find(quotes) != std::string_view::npos) quotes.insert(1, "x");
-    std::string quoted(text);
-    for (auto at = quoted.find("$$"); at != std::string::npos;
-         at = quoted.find("$$", at + quotes.size())) {
-        quoted.replace(at, 2, quotes);
-    }
-    return fill_template(quoted, values);
-}
-
 int newest_migration(std::string_view folder) {
     int newest = 0;
     for (const EmbeddedSql& file : embedded_sql()) {

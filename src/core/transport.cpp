@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/url.h"
+
 namespace outbox {
 namespace {
 
@@ -47,46 +49,6 @@ std::vector<std::pair<std::string, std::uint16_t>> hosts_of(std::string_view lis
         return false;
     });
     return hosts;
-}
-
-std::string postgres_transport(const Url& url, std::string_view sslmode_default) {
-    bool remote = any_remote(url.authority);
-    // libpq connects to these instead.
-    for (const char* name : {"host", "hostaddr"}) {
-        const std::string_view hosts = url.query_value(name);
-        remote = remote || any_of_list(hosts, is_remote);
-    }
-    if (!remote) return {};
-    std::string_view mode = url.query_value("sslmode", sslmode_default);
-    if (mode.empty()) mode = "prefer";
-    if (mode == "verify-full") return {};
-    const bool clear = mode == "disable" || mode == "allow" || mode == "prefer";
-    return std::string(clear ? "may be reached in clear" : "is reached without proof who it is") +
-           " (sslmode=" + std::string(mode) +
-           "): write ?sslmode=verify-full&sslrootcert=FILE (or system) in the URL";
-}
-
-std::string_view refusal_remedy(std::string_view message) {
-    const auto says = [&](std::string_view part) {
-        return message.find(part) != std::string_view::npos;
-    };
-    if (says("does not match host name")) {
-        return "use a host name that stands in the server's certificate; hostaddr=ADDRESS says "
-               "where it is";
-    }
-    if (says("certificate verify failed")) {
-        return "the server's certificate is of another CA than sslrootcert, or has expired: see "
-               "openssl s_client -starttls postgres";
-    }
-    if (says("no password supplied")) {
-        return "the server wants a password: give one in the URL, by password_file=, PGPASSWORD or "
-               "~/.pgpass";
-    }
-    if (says("invalid value for parameter") || says("unrecognized configuration parameter")) {
-        return "correct the options of the URL, or the settings of the role and the database";
-    }
-    if (says("root certificate file")) return "name the file of the server's CA: sslrootcert=FILE";
-    return {};
 }
 
 }  // namespace outbox

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/transport.h"
 #include "core/url.h"
 #include "databases/postgres/errors.h"
 

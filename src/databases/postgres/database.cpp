@@ -1,5 +1,6 @@
 #include "backend/database.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
@@ -91,11 +92,32 @@ Result<std::string> add_access(const std::string& url, const std::string& passwo
     return with_parameter(std::move(out), "options", value);
 }
 
+// Of "name,address,/folder", as the parameters `host` and `hostaddr` have it.
+bool names_remote(std::string_view list) {
+    while (!list.empty()) {
+        const std::string_view host = list.substr(0, list.find(','));
+        if (is_remote(host)) return true;
+        list.remove_prefix(std::min(list.size(), host.size() + 1));
+    }
+    return false;
+}
+
 std::string weakness(const std::string& url) {
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return {};
-    const char* mode = std::getenv("PGSSLMODE");
-    return postgres_transport(*parsed, mode == nullptr ? "" : mode);
+    // libpq connects to those that are named as parameters instead.
+    if (!any_remote(parsed->authority) && !names_remote(parsed->query_value("host")) &&
+        !names_remote(parsed->query_value("hostaddr"))) {
+        return {};
+    }
+    const char* set = std::getenv("PGSSLMODE");
+    std::string_view mode = parsed->query_value("sslmode", set == nullptr ? "" : set);
+    if (mode.empty()) mode = "prefer";
+    if (mode == "verify-full") return {};
+    const bool clear = mode == "disable" || mode == "allow" || mode == "prefer";
+    return std::string(clear ? "may be reached in clear" : "is reached without proof who it is") +
+           " (sslmode=" + std::string(mode) +
+           "): write ?sslmode=verify-full&sslrootcert=FILE (or system) in the URL";
 }
 
 // As libpq reads it, but for its files of services.

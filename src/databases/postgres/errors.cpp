@@ -5,7 +5,6 @@
 #include <libpq-fe.h>
 #include <optional>
 
-#include "core/transport.h"
 #include "core/url.h"
 
 namespace outbox::postgres {
@@ -468,6 +467,29 @@ std::string_view sqlstate_in(std::string_view message, std::string_view* text) {
 std::string_view refused_state_in(std::string_view message) {
     const std::string_view state = sqlstate_in(message);
     return state.starts_with("22") ? std::string_view() : state;
+}
+
+std::string_view refusal_remedy(std::string_view message) {
+    const auto says = [&](std::string_view part) {
+        return message.find(part) != std::string_view::npos;
+    };
+    if (says("does not match host name")) {
+        return "use a host name that stands in the server's certificate; hostaddr=ADDRESS says "
+               "where it is";
+    }
+    if (says("certificate verify failed")) {
+        return "the server's certificate is of another CA than sslrootcert, or has expired: see "
+               "openssl s_client -starttls postgres";
+    }
+    if (says("no password supplied")) {
+        return "the server wants a password: give one in the URL, by password_file=, PGPASSWORD or "
+               "~/.pgpass";
+    }
+    if (says("invalid value for parameter") || says("unrecognized configuration parameter")) {
+        return "correct the options of the URL, or the settings of the role and the database";
+    }
+    if (says("root certificate file")) return "name the file of the server's CA: sslrootcert=FILE";
+    return {};
 }
 
 }  // namespace outbox::postgres

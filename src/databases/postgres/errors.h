@@ -88,4 +88,9 @@ enum class Concerns : std::uint8_t {
 /// while the connection is made is a setting.
 [[nodiscard]] std::string_view refused_state_in(std::string_view message);
 
+/// What to do where libpq itself, in a message without SQLSTATE, refused the server's certificate
+/// or had no password; empty where it says something else. libpq before 18 does not say why a
+/// certificate was refused.
+[[nodiscard]] std::string_view refusal_remedy(std::string_view message);
+
 }  // namespace outbox::postgres

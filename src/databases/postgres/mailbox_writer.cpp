@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/arrays.h"
 #include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/sql_files.h"
 #include "databases/postgres/statement.h"
 #include "mailbox/errors.h"
 
@@ -214,8 +214,8 @@ class PostgresClient final : public Client {
 
     // Also for an owner, whose path may be any.
     [[nodiscard]] std::string table_sql() const {
-        return "BEGIN;\n" + std::string(kCatalogPath) +
-               fill_postgres(embedded_sql_text("consumer/postgres/mailbox.sql"), schema_) +
+        return "BEGIN;\n" + std::string(postgres::kCatalogPath) +
+               postgres::fill_sql(embedded_sql_text("consumer/postgres/mailbox.sql"), schema_) +
                "COMMIT;\n";
     }
 

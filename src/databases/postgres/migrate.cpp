@@ -5,14 +5,14 @@
 
 #include <outbox/producer/migrate.h>
 
-#include "core/embedded_sql.h"
 #include "core/explanation.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
-#include "core/transport.h"
 #include "core/url.h"
 #include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/sql_files.h"
+#include "databases/postgres/uninstall.h"
 #include "producer/migration_plan.h"
 #include "producer/migrator.h"
 #include "producer/uninstall.h"
@@ -49,7 +49,8 @@ std::string_view side_name(MigrationSide side) {
 
 // Also printed by --print: what runs before and after the text of each migration.
 std::string prologue() {
-    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" + std::string(kCatalogPath) +
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" +
+           std::string(postgres::kCatalogPath) +
            "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n";
 }
 
@@ -77,7 +78,7 @@ std::vector<TemplateValue> values_of(PayloadType payload) {
 
 std::string body(const EmbeddedMigration& migration, PayloadType payload, const Place& place) {
     return record_table(place) +
-           fill_postgres(migration.text, place.quoted_schema, values_of(payload)) +
+           postgres::fill_sql(migration.text, place.quoted_schema, values_of(payload)) +
            "\nINSERT INTO " + place.quoted_schema +
            ".outbox_migrations (side, version, name, checksum) VALUES (" +
            quote_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
@@ -89,17 +90,17 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
 std::string change_of_layout(TableLayoutKind layout, PayloadType payload, const Place& place) {
     const bool keep = layout == TableLayoutKind::kKeep;
     return prologue() + place.guard() + kLockTimeout +
-           fill_postgres(embedded_sql_text(keep ? "producer/postgres/keep.sql"
-                                                : "producer/postgres/delete.sql"),
-                         place.quoted_schema, values_of(payload)) +
+           postgres::fill_sql(embedded_sql_text(keep ? "producer/postgres/keep.sql"
+                                                     : "producer/postgres/delete.sql"),
+                              place.quoted_schema, values_of(payload)) +
            place.guard() + "COMMIT;\n";
 }
 
 // In a transaction of its own: what it may leave out must not take tables with it.
 std::string publication(const Place& place) {
     return prologue() +
-           fill_postgres(embedded_sql_text("producer/postgres/publication.sql"),
-                         place.quoted_schema) +
+           postgres::fill_sql(embedded_sql_text("producer/postgres/publication.sql"),
+                              place.quoted_schema) +
            "COMMIT;\n";
 }
 
@@ -149,7 +150,7 @@ ErrorInfo connect_error(const postgres::Client& client, const std::string& url,
     if (const std::string_view state = postgres::sqlstate_in(message, &text); !state.empty()) {
         return postgres::migrator_refused(state, where + redacted_line(text));
     }
-    std::string_view remedy = refusal_remedy(message);
+    std::string_view remedy = postgres::refusal_remedy(message);
     if (remedy.empty()) remedy = "check that the server runs and that host and port are right";
     const std::string reason = client.in_time()
                                    ? redacted_line(message)
@@ -264,7 +265,7 @@ class PostgresTarget final : public MigrationTarget {
                 names.emplace_back(object.name);
             }
         }
-        query(postgres_uninstall_body(place_.schema, place_.quoted_schema, side));
+        query(postgres::uninstall_body(place_.schema, place_.quoted_schema, side));
         // Somebody else's table of that name stays.
         std::erase_if(names, [&](const std::string& name) { return exists(name); });
         commit();
@@ -468,7 +469,7 @@ std::vector<std::string> uninstall(const std::string& url, const MigrateOptions&
 std::string uninstall_sql(const MigrateOptions& options) {
     const Place place = place_of(options);
     return prologue() + place.guard() +
-           postgres_uninstall_body(place.schema, place.quoted_schema, options.side) + "COMMIT;\n";
+           postgres::uninstall_body(place.schema, place.quoted_schema, options.side) + "COMMIT;\n";
 }
 
 std::string migration_sql(const MigrateOptions& options) {

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "core/transport.h"
 #include "core/url.h"
 
 namespace outbox::consumer {
@@ -81,7 +80,7 @@ Status LibpqSession::open() {
     ErrorInfo error = receive_error(postgres::refused_state_in(message), message,
                                     "connecting to the consumer's database");
     if (error.code == ErrorCode::kConnectionLost) error.code = ErrorCode::kConnectFailed;
-    if (const auto remedy = refusal_remedy(message); !remedy.empty()) {
+    if (const auto remedy = postgres::refusal_remedy(message); !remedy.empty()) {
         error.message += "; " + std::string(remedy);
     }
     return error;

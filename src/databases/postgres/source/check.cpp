@@ -3,18 +3,18 @@
 #include <initializer_list>
 #include <string>
 
-#include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/source/preflight.h"
+#include "databases/postgres/sql_files.h"
 #include "databases/postgres/stream/check.h"
 
 namespace outbox::postgres {
 namespace {
 
 std::string side_tables_sql(const std::string& schema) {
-    return fill_postgres(embedded_sql_text("producer/postgres/side_tables.sql"),
-                         quote_identifier(schema));
+    return fill_sql(embedded_sql_text("producer/postgres/side_tables.sql"),
+                    quote_identifier(schema));
 }
 
 // For an owner, whose path may be any, with the rights that the relay then needs.

@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/identity.h"
@@ -15,6 +14,7 @@
 #include "databases/postgres/source/history_reader.h"
 #include "databases/postgres/source/history_scope.h"
 #include "databases/postgres/source/route_ledgers.h"
+#include "databases/postgres/sql_files.h"
 #include "relay/tenants.h"
 
 namespace outbox::postgres {
@@ -25,7 +25,7 @@ constexpr char kLifeEnd = '\x1e';              // in front of the end's place
 constexpr std::array<std::string_view, 2> kReplayTables{"outbox_replays", "outbox_audit"};
 
 std::string replays_sql(const std::string& quoted_schema) {
-    return fill_postgres(embedded_sql_text("producer/postgres/replays.sql"), quoted_schema);
+    return fill_sql(embedded_sql_text("producer/postgres/replays.sql"), quoted_schema);
 }
 
 // The row is from before the floor by the time in its id (UUIDv7), else by when it occurred; as

@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <utility>
 
-#include "core/embedded_sql.h"
 #include "core/sql_text.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/source/check.h"
 #include "databases/postgres/source/route_ledgers.h"
+#include "databases/postgres/sql_files.h"
 
 namespace outbox::postgres {
 namespace {
@@ -492,11 +492,10 @@ class PostgresOperations final : public Operations {
             "to_regclass($1)",
             Params().text(side_ + "outbox_routes"));
         if (!owner.ok()) return owner.status();
-        const std::string sql =
-            fill_postgres(embedded_sql_text("producer/postgres/paused_tenants.sql"),
-                          side_.substr(0, side_.size() - 1)) +
-            "ALTER TABLE " + side_ + "outbox_paused_tenants OWNER TO " + owner->string(0, 0) +
-            ";\n";
+        const std::string sql = fill_sql(embedded_sql_text("producer/postgres/paused_tenants.sql"),
+                                         side_.substr(0, side_.size() - 1)) +
+                                "ALTER TABLE " + side_ + "outbox_paused_tenants OWNER TO " +
+                                owner->string(0, 0) + ";\n";
         Status made = connection_.execute(
             "BEGIN; " + std::string(kCatalogPath) +
             "SELECT pg_advisory_xact_lock(hashtextextended('outbox side tables', 0)); " + sql +

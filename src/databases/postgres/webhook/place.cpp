@@ -4,10 +4,10 @@
 #include <string_view>
 #include <utility>
 
-#include "core/embedded_sql.h"
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/sql_files.h"
 #include "mailbox/errors.h"
 
 namespace outbox::postgres {
@@ -27,7 +27,7 @@ std::string where(const Connection& connection) {
 
 std::string tables_sql(const std::string& schema) {
     return "BEGIN;\n" + std::string(kCatalogPath) +
-           fill_postgres(embedded_sql_text("consumer/postgres/webhooks.sql"), schema) + "COMMIT;\n";
+           fill_sql(embedded_sql_text("consumer/postgres/webhooks.sql"), schema) + "COMMIT;\n";
 }
 
 ErrorInfo cannot_make(const Connection& connection, const ErrorInfo& cause,

@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "webhook/request.h"
+
 namespace outbox::webhook {
 namespace {
 
@@ -25,7 +27,9 @@ constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
 
 Status FanOut::insert(std::span<const mailbox::Row> rows) {
     choose(rows);
+    if (Status status = look_at_headers(); !status.ok()) return status;
     const std::span<const Target> all(targets_);
+    for (const Target& target : all) queues_.expect(endpoints_[target.endpoint], 1);
     std::size_t begin = 0;
     std::size_t bytes = 0;
     Status status;
@@ -162,11 +166,24 @@ void FanOut::choose(std::span<const mailbox::Row> rows) {
             if (one.queue.misses) {
                 ++missed_[i];
             } else {
-                queues_.expect(one.id, 1);
                 targets_.push_back({event, i});
             }
         }
     }
+}
+
+// Of those that somebody gets.
+Status FanOut::look_at_headers() const {
+    const Event* looked_at = nullptr;
+    for (const Target& target : targets_) {
+        const Event& event = events_[target.event];
+        if (&event == std::exchange(looked_at, &event)) continue;
+        if (const auto why = why_not_carried(event.headers)) {
+            return {ErrorCode::kRecordRefused, Advice::kDeadLetter,
+                    "event " + std::string(event.id) + " fits no webhook: " + *why};
+        }
+    }
+    return {};
 }
 
 Status FanOut::write(std::span<const Target> targets) {

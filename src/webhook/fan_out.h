@@ -34,7 +34,8 @@ class FanOut final : public mailbox::Client {
     Result<bool> ready() override;
     void all_recorded() override { all_recorded_ = true; }
     /// In several transactions where there are very many deliveries. What the first of them wrote
-    /// is left out when the rows come again.
+    /// is left out when the rows come again. Errors: those of `Inlet`, and kRecordRefused/
+    /// dead_letter, before anything is written, where a request carries no header of an event's.
     Status insert(std::span<const mailbox::Row> rows) override;
 
     /// Adds what endpoints missed to their totals. What cannot be counted now, as another
@@ -72,6 +73,7 @@ class FanOut final : public mailbox::Client {
     // False: one that could get events again may not yet.
     [[nodiscard]] bool end_misses();
     void choose(std::span<const mailbox::Row> rows);
+    [[nodiscard]] Status look_at_headers() const;
     Status write(std::span<const Target> targets);
 
     std::unique_ptr<Inlet> inlet_;

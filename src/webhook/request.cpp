@@ -10,6 +10,7 @@
 #include "core/json_scan.h"
 #include "core/json_string.h"
 #include "core/url.h"
+#include "core/utf8.h"
 #include "net/header_line.h"
 #include "webhook/endpoint_url.h"
 
@@ -48,7 +49,33 @@ bool is_token(std::string_view name) {
     });
 }
 
+std::optional<std::string> why_not_name(std::string_view name) {
+    constexpr std::size_t kMostShown = 100;
+    if (is_token(name)) return std::nullopt;
+    if (name.empty()) return "it has a header without a name";
+    return "HTTP has no header of the name '" + to_printable(name.substr(0, kMostShown)) +
+           "' (ASCII letters, digits and marks such as - and _, no blank); use another name";
+}
+
 }  // namespace
+
+std::optional<std::string> why_not_header(std::string_view name) {
+    if (auto why = why_not_name(name)) return why;
+    if (!is_reserved(lower_case(name))) return std::nullopt;
+    return "a webhook's request has a meaning of its own for the header '" + std::string(name) +
+           "'; use another name";
+}
+
+std::optional<std::string> why_not_carried(std::string_view headers_json) {
+    std::optional<std::string> why;
+    std::string storage;
+    static_cast<void>(
+        for_each_json_member(headers_json, [&](std::string_view name, std::string_view /*value*/) {
+            const auto text = why ? std::nullopt : json_string(name, storage);
+            if (text) why = why_not_name(*text);
+        }));
+    return why;
+}
 
 std::string webhook_id(std::string_view event_id) {
     std::string id;

@@ -1,3 +1,4 @@
+#include <array>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@ using testing::Not;
 constexpr int kUsage = 2;
 constexpr int kUnreachable = 3;
 constexpr int kDatabase = 4;
+constexpr std::array kSecrets{"pa's3cret", "a b s3cret", "x/y?s3cret", "u\"s3cret@z"};
 
 class BadInput : public testing::Test {
   protected:
@@ -37,6 +39,13 @@ class BadInput : public testing::Test {
     }
 
     std::string mailbox() { return "mailbox+sqlite://" + outbox_.file("mail.db").string(); }
+
+    std::string webhook_key() {
+        const auto path =
+            outbox_.write("webhook.key", "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=\n");
+        std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+        return path.string();
+    }
 
     OutboxBinary outbox_;
 };
@@ -116,8 +125,7 @@ TEST_F(BadInput, NoFormOfASecretIsShown) {
     const std::string from = "sqlite://" + outbox_.file("there.db").string();
     ASSERT_EQ(outbox_.run({"migrate", "--db", from}).status.code, 0);
     const std::string host = "@127.0.0.1:" + port + "/shop";
-    for (const std::string& secret : {std::string("pa's3cret"), std::string("a b s3cret"),
-                                      std::string("x/y?s3cret"), std::string("u\"s3cret@z")}) {
+    for (const std::string secret : kSecrets) {
         const std::vector<std::string> urls{
             "postgresql://app:" + secret + host,
             "postgres//app:" + secret + host,
@@ -217,10 +225,12 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
     expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage, "is not a URI-reference");
     const std::string placed =
         "format = \"debezium\"\n[route.debezium]\n\"table.fields.additional.placement\" = ";
-    for (const auto& [to, header] : {std::pair("redis://127.0.0.1:1", "value"),
+    using ToAndHeader = std::pair<std::string, std::string>;
+    for (const auto& [to, header] : {ToAndHeader("redis://127.0.0.1:1", "value"),
                                      {"nats://127.0.0.1:1", "Nats-Msg-Id"},
                                      {"amqp://127.0.0.1:1/?exchange=x", "CC"},
-                                     {"mqtt://127.0.0.1:1", "outbox-key"}}) {
+                                     {"mqtt://127.0.0.1:1", "outbox-key"},
+                                     {"webhook+sqlite:///x?key_file=" + webhook_key(), "host"}}) {
         outbox_.write("outbox.toml",
                       "[source]\nurl = \"sqlite:///x\"\n[[route]]\nname = \"a\"\nto = \"" +
                           std::string(to) + "\"\n" + placed + "\"type:header:" + header + "\"\n");

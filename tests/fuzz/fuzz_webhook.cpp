@@ -55,6 +55,9 @@ void read_headers(std::string_view text) {
         check(name.find_first_of(": \r\n") == std::string::npos);
         check(value.find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos);
     }
+    if (const auto why = why_not_carried(text)) {
+        check(why->find_first_of(std::string_view("\r\n\0", 3)) == std::string::npos);
+    }
     check(webhook_id(text).find_first_of(". \r\n") == std::string::npos);
 }
 

@@ -48,6 +48,24 @@ TEST(WebhookRequest, NoHeaderOfAnEventSaysWhatIsOursOrHowTheRequestIsSent) {
     }
 }
 
+TEST(WebhookRequest, SaysWhichNameOfAHeaderNoRequestCarries) {
+    for (const char* name : {"x-note", "Note*", "a.b_c~", "42", "host", "webhook-id"}) {
+        EXPECT_EQ(why_not_carried(std::string("{\"") + name + "\": \"x\"}"), std::nullopt) << name;
+    }
+    for (const char* name : {"a b", "a:", "caf\\u00e9", "n\\n", "(a)", "a/b", ""}) {
+        const auto why = why_not_carried(std::string(R"({"good": "x", ")") + name + R"(": "x"})");
+        ASSERT_NE(why, std::nullopt) << name;
+    }
+    EXPECT_THAT(why_not_carried(R"({"a\nb": "x"})").value_or(""), testing::HasSubstr("'a?b'"));
+    EXPECT_EQ(why_not_carried(""), std::nullopt);
+    EXPECT_EQ(why_not_carried("{}"), std::nullopt);
+    // What an option places in a header would be in none.
+    for (const char* name : {"a b", "Host", "webhook-id", ""}) {
+        EXPECT_NE(why_not_header(name), std::nullopt) << name;
+    }
+    EXPECT_EQ(why_not_header("X-Note"), std::nullopt);
+}
+
 TEST(WebhookRequest, WhatNoLineCanHoldIsWrittenOtherwiseOrLeftOut) {
     EXPECT_THAT(event_headers(R"({"note": "a\r\nwebhook-id: b"})"),
                 ElementsAre(Pair("note*", "UTF-8''a%0D%0Awebhook-id%3A%20b")));

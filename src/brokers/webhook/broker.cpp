@@ -8,6 +8,7 @@
 #include "brokers/webhook/sink.h"
 #include "core/system_clock.h"
 #include "webhook/http_sender.h"
+#include "webhook/request.h"
 
 namespace outbox {
 namespace {
@@ -109,6 +110,7 @@ const Broker& webhook_broker() {
                           .note = "behind it receivers drop repeats by `webhook-id`"},
         .options = webhook::kOptions,
         .example_option = "key_file = \"/etc/outbox/webhook.key\"",
+        .why_not_header = webhook::why_not_header,
         .make = make,
         .look = look,
         .weakness = weakness,

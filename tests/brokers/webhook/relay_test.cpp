@@ -192,6 +192,41 @@ TEST_F(WebhookRelay, ThatHangGoneAndWellEndpointsMeetInOneRelay) {
     expect_in_order(receiver.requests(), "/well", kSome);
 }
 
+TEST_F(WebhookRelay, AnEventWithAHeaderThatHttpDoesNotAllowAloneIsDead) {
+    const Receiver receiver({});
+    add("one", at(receiver, "/one"));
+    Sqlite(path_).exec("UPDATE outbox_webhook_endpoints SET events = 'order.*'");
+    const auto insert = [](const char* id, const char* type, const char* key, const char* headers) {
+        return "INSERT INTO outbox_events (id, aggregate_type, event_type, key, headers, payload) "
+               "VALUES ('01939d3e-7c00-7aaa-8000-00000000000" +
+               std::string(id) + "', 'A', '" + type + "', '" + key + "', '" + headers + "', '{}');";
+    };
+    Sqlite(path_).exec(insert("1", "order.made", "a", R"({"x-n": "1", "host": "h"})") +
+                       insert("2", "order.made", "a", R"({"my note": "2"})") +
+                       insert("3", "order.made", "b", R"({"x-n": "3"})") +
+                       insert("4", "order.made", "a", R"({"x-n": "4"})") +
+                       insert("5", "unwanted", "c", R"({"my note": "5"})"));
+    Process relay = outbox_.start_relay(arguments(to_));
+    ASSERT_TRUE(eventually(60s, "all else came", [&] { return left() == 0 && waiting() == 0; }))
+        << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+    std::map<std::string, std::vector<std::string>> came;  // by id
+    for (const auto& request : receiver.requests()) {
+        const auto& headers = request.at("headers");
+        came[headers.at("webhook-id").at(0)] = headers.at("x-n");
+    }
+    std::string numbers;
+    for (const auto& [id, values] : came) numbers += values.at(0);
+    EXPECT_EQ(numbers, "134");
+    const Finished listed = outbox_.run({"dead", "list", "--json", "--db", url_});
+    const auto dead = nlohmann::json::parse(listed.out);
+    ASSERT_EQ(dead.size(), 1U) << listed.out;
+    EXPECT_EQ(dead[0]["id"], "01939d3e-7c00-7aaa-8000-000000000002");
+    const std::string error = dead[0]["error"];
+    EXPECT_NE(error.find("'my note'"), std::string::npos) << error;
+    EXPECT_NE(error.find("use another name"), std::string::npos) << error;
+}
+
 TEST_F(WebhookRelay, TheOfficialSdkReadsItsCloudEventsInBothModes) {
     const Receiver receiver({});
     add("one", at(receiver, "/one"));

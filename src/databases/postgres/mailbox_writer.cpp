@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/arrays.h"
 #include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/sql_files.h"
 #include "databases/postgres/statement.h"
 #include "mailbox/errors.h"
@@ -201,7 +201,8 @@ class PostgresClient final : public Client {
     // Its owner could have the relay's role run anything.
     Status require_owner(const std::string& schema) {
         constexpr std::array<std::string_view, 1> kNames{"outbox_mailbox"};
-        const std::string sql = foreign_objects_sql(schema, kNames, {config_.owners, true});
+        const std::string sql =
+            postgres::foreign_objects_sql(schema, kNames, {config_.owners, true});
         Rows foreign;
         if (Status status = run(sql.c_str(), &foreign); !status.ok()) return status;
         if (foreign.empty()) return {};
@@ -209,7 +210,7 @@ class PostgresClient final : public Client {
                 foreign.string(0, 0) + " in " + where() +
                     ", who could have it run anything with the rights of this role; if that role "
                     "may own the mailbox name it in the URL: ?owner=ROLE; else have it dropped",
-                std::string(kForeignOwnerState)};
+                std::string(postgres::kForeignOwnerState)};
     }
 
     // Also for an owner, whose path may be any.

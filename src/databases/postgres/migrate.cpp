@@ -11,6 +11,7 @@
 #include "core/url.h"
 #include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/sql_files.h"
 #include "databases/postgres/uninstall.h"
 #include "producer/migration_plan.h"
@@ -36,9 +37,11 @@ struct Place {
     std::string schema;
     std::string quoted_schema;
     std::vector<std::string_view> names;  // of what may be there
-    TrustedOwners owners;
+    postgres::TrustedOwners owners;
 
-    [[nodiscard]] std::string guard() const { return owner_guard_sql(schema, names, owners); }
+    [[nodiscard]] std::string guard() const {
+        return postgres::owner_guard_sql(schema, names, owners);
+    }
 };
 
 std::string_view side_name(MigrationSide side) {
@@ -83,7 +86,7 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
            ".outbox_migrations (side, version, name, checksum) VALUES (" +
            quote_literal(migration.side) + ", " + std::to_string(migration.version) + ", " +
            quote_literal(migration.name) + ", " + quote_literal(migration.checksum) + ");\n" +
-           place.guard() + index_guard_sql(place.schema, migration.side);
+           place.guard() + postgres::index_guard_sql(place.schema, migration.side);
 }
 
 // A change of the layout of outbox_events, or nothing where it has that one.
@@ -236,7 +239,7 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     Presence look_for(std::string_view side) override {
-        query(index_guard_sql(place_.schema, side));
+        query(postgres::index_guard_sql(place_.schema, side));
         Presence found;
         for (const SchemaObject& object : schema_objects()) {
             if (object.side != side) continue;
@@ -433,8 +436,8 @@ class PostgresTarget final : public MigrationTarget {
         if (result.succeeded()) return;
         const std::string_view state = result.state();
         const std::string message(result.message());
-        if (state == kForeignOwnerState) refuse_foreign_owner(where_, message);
-        if (state == kMisplacedIndexState) {
+        if (state == postgres::kForeignOwnerState) refuse_foreign_owner(where_, message);
+        if (state == postgres::kMisplacedIndexState) {
             refuse_misplaced_index(where_, misplaced_index(message));
         }
         if (state == kLayoutState) refuse_layout(where_, message);

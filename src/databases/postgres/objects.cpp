@@ -8,9 +8,9 @@
 #include <outbox/consumer/claims.h>
 
 #include "core/redact.h"
-#include "core/schema_objects.h"
 #include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/params.h"
 #include "databases/postgres/statement.h"
 

@@ -8,6 +8,7 @@
 #include "consumer/fence.h"
 #include "core/schema_objects.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/receive/fence.h"
 #include "databases/postgres/receive/session.h"
 
@@ -291,10 +292,10 @@ class PostgresSql final : public Sql {
     // Who owns a table, view or function has it run code with the rights of whoever uses it.
     Status require_owners(const Trust& trust) {
         const auto names = objects_of_side(trust.with_events ? "" : "consumer");
-        const auto rows =
-            run_as_is(foreign_objects_sql(place_, names, TrustedOwners{trust.owners, true}));
+        const auto rows = run_as_is(postgres::foreign_objects_sql(
+            place_, names, postgres::TrustedOwners{trust.owners, true}));
         if (!rows.ok()) return rows.status();
-        return rows->empty() ? Status() : foreign_owner((*rows)[0][0].value_or(""));
+        return rows->empty() ? Status() : postgres::foreign_owner((*rows)[0][0].value_or(""));
     }
 
     LibpqSession session_;

@@ -3,8 +3,8 @@
 #include <array>
 #include <charconv>
 
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/record/recorder.h"
 
 namespace outbox::postgres {

@@ -5,6 +5,7 @@
 
 #include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/source/preflight.h"
 #include "databases/postgres/sql_files.h"
 #include "databases/postgres/stream/check.h"

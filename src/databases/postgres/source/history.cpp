@@ -6,9 +6,9 @@
 #include <optional>
 #include <utility>
 
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/identity.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/session.h"
 #include "databases/postgres/source/check.h"
 #include "databases/postgres/source/history_reader.h"

@@ -4,9 +4,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/owners.h"
 #include "databases/postgres/sql_files.h"
 #include "mailbox/errors.h"
 

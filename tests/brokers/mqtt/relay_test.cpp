@@ -96,11 +96,11 @@ TEST_F(MqttRelay, CheckSaysWhatIsWrong) {
     const auto right = check(shared_mqtt().url());
     EXPECT_EQ(right.first, 0) << right.second;
     const auto password = check(shared_mqtt().url("relay", "wrong"));
-    EXPECT_NE(password.first, 0);
+    EXPECT_EQ(password.first, 1) << password.second;
     EXPECT_NE(password.second.find("check user and password"), std::string::npos)
         << password.second;
     const auto option = check(shared_mqtt().url() + "?qos=0");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_NE(option.second.find("no option 'qos'"), std::string::npos) << option.second;
 }
 

@@ -76,13 +76,13 @@ TEST_F(NatsRelay, CheckSaysWhatIsWrongAndForHowLongRepeatsAreDropped) {
     EXPECT_NE(right.second.find("stream CHECK (check.>) drops repeats for 30 s"), std::string::npos)
         << right.second;
     const auto stream = check(shared_nats().url() + "?stream=NONE");
-    EXPECT_NE(stream.first, 0);
+    EXPECT_EQ(stream.first, 1) << stream.second;
     EXPECT_NE(stream.second.find("nats stream add"), std::string::npos) << stream.second;
     const auto password = check(shared_nats().url("relay", "wrong"));
-    EXPECT_NE(password.first, 0);
+    EXPECT_EQ(password.first, 1) << password.second;
     EXPECT_NE(password.second.find("OB_AUTH_FAILED"), std::string::npos) << password.second;
     const auto option = check(shared_nats().url() + "?steam=CHECK");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_NE(option.second.find("no option 'steam'"), std::string::npos) << option.second;
 }
 

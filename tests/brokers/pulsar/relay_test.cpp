@@ -31,14 +31,14 @@ TEST_F(PulsarRelay, CheckSaysWhatIsWrong) {
     const auto right = check(shared_pulsar().url());
     EXPECT_EQ(right.first, 0) << right.second;
     const auto token = check(shared_pulsar().url("old_token"));
-    EXPECT_NE(token.first, 0);
+    EXPECT_EQ(token.first, 1) << token.second;
     EXPECT_THAT(token.second, HasSubstr("OB_AUTH_FAILED"));
     EXPECT_EQ(token.second.find(shared_pulsar().token("old_token")), std::string::npos);
     const auto missing = check(shared_pulsar().url() + "?namespace=nowhere");
-    EXPECT_NE(missing.first, 0);
+    EXPECT_EQ(missing.first, 1) << missing.second;
     EXPECT_THAT(missing.second, HasSubstr("public/nowhere"));
     const auto option = check(shared_pulsar().url() + "?batching=true");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_THAT(option.second, HasSubstr("no option 'batching'"));
 }
 

@@ -80,13 +80,13 @@ TEST_F(RabbitmqRelay, CheckSaysWhatIsWrong) {
     const auto right = check(shared_rabbitmq().url() + "?exchange=events");
     EXPECT_EQ(right.first, 0) << right.second;
     const auto exchange = check(shared_rabbitmq().url() + "?exchange=none");
-    EXPECT_NE(exchange.first, 0);
+    EXPECT_EQ(exchange.first, 1) << exchange.second;
     EXPECT_NE(exchange.second.find("declare the exchange"), std::string::npos) << exchange.second;
     const auto password = check(shared_rabbitmq().url("relay", "wrong") + "?exchange=events");
-    EXPECT_NE(password.first, 0);
+    EXPECT_EQ(password.first, 1) << password.second;
     EXPECT_NE(password.second.find("OB_AUTH_FAILED"), std::string::npos) << password.second;
     const auto option = check(shared_rabbitmq().url() + "?exchnge=events");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_NE(option.second.find("no option 'exchnge'"), std::string::npos) << option.second;
 }
 

@@ -84,13 +84,13 @@ TEST_F(RedisRelay, CheckSaysWhatIsWrong) {
     EXPECT_EQ(evicts.first, 1);
     EXPECT_NE(evicts.second.find("set it to noeviction"), std::string::npos) << evicts.second;
     const auto password = check(shared_redis().url("relay", "wrong"));
-    EXPECT_NE(password.first, 0);
+    EXPECT_EQ(password.first, 1) << password.second;
     EXPECT_NE(password.second.find("OB_AUTH_FAILED"), std::string::npos) << password.second;
     const auto option = check(shared_redis().url() + "?maxlen=5");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_NE(option.second.find("no option 'maxlen'"), std::string::npos) << option.second;
     const auto window = check(shared_redis().url() + "?dedup_window=5");
-    EXPECT_NE(window.first, 0);
+    EXPECT_EQ(window.first, 2) << window.second;
     EXPECT_NE(window.second.find("OB_GUARANTEE_REFUSED"), std::string::npos) << window.second;
 }
 

@@ -40,14 +40,14 @@ TEST_F(SnsRelay, CheckSaysWhatIsWrongAndWhichTopicsKeepAnOrder) {
     }
     const AwsService aws("sns");
     const auto secret = check(aws.url("AKID", "s3cret-of-another"));
-    EXPECT_NE(secret.first, 0);
+    EXPECT_EQ(secret.first, 1) << secret.second;
     EXPECT_NE(secret.second.find("check the secret of the access key"), std::string::npos)
         << secret.second;
     const auto option = check(shared_sns().url() + "?topic=orders");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_NE(option.second.find("no option 'topic'"), std::string::npos) << option.second;
     const auto nobody = check("sns+http://127.0.0.1:1");
-    EXPECT_NE(nobody.first, 0);
+    EXPECT_EQ(nobody.first, 1) << nobody.second;
     EXPECT_NE(nobody.second.find("OB_CONNECT_FAILED"), std::string::npos) << nobody.second;
 }
 

@@ -47,14 +47,14 @@ TEST_F(SqsRelay, CheckSaysWhatIsWrongAndWhichQueuesKeepAnOrder) {
     }
     const AwsService aws("sqs");
     const auto secret = check(aws.url("AKID", "s3cret-of-another"));
-    EXPECT_NE(secret.first, 0);
+    EXPECT_EQ(secret.first, 1) << secret.second;
     EXPECT_NE(secret.second.find("check the secret of the access key"), std::string::npos)
         << secret.second;
     const auto option = check(shared_sqs().url() + "?queue=orders");
-    EXPECT_NE(option.first, 0);
+    EXPECT_EQ(option.first, 2) << option.second;
     EXPECT_NE(option.second.find("no option 'queue'"), std::string::npos) << option.second;
     const auto nobody = check("sqs+http://127.0.0.1:1");
-    EXPECT_NE(nobody.first, 0);
+    EXPECT_EQ(nobody.first, 1) << nobody.second;
     EXPECT_NE(nobody.second.find("OB_CONNECT_FAILED"), std::string::npos) << nobody.second;
 }
 
@@ -91,7 +91,7 @@ TEST_F(SqsRelay, CheckSaysWhereTheKeyIsFrom) {
     const AwsService aws("sqs");
     const KeyServer keys;
     const auto without = check("sqs+http://" + aws.address());
-    EXPECT_NE(without.first, 0);
+    EXPECT_EQ(without.first, 1) << without.second;
     const Variables role(keys.web_identity());
     const auto right = check("sqs+http://" + aws.address());
     EXPECT_EQ(right.first, 0) << right.second;
@@ -101,7 +101,7 @@ TEST_F(SqsRelay, CheckSaysWhereTheKeyIsFrom) {
         << right.second;
     keys.set("mode", "refuse");
     const auto refused = check("sqs+http://" + aws.address());
-    EXPECT_NE(refused.first, 0);
+    EXPECT_EQ(refused.first, 1) << refused.second;
     EXPECT_NE(refused.second.find("trust policy"), std::string::npos) << refused.second;
     for (const auto& one : {right, refused}) {
         EXPECT_EQ(one.second.find("t0ken"), std::string::npos) << one.second;

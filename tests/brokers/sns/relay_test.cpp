@@ -21,6 +21,13 @@ TEST_F(SnsRelay, LosesAndReordersNothingWhenItIsKilledInMidFlight) {
     expect_all(shared_sns().arrived("relay.fifo", kSome), 0);
 }
 
+// The topic remembers the ids of what the relay has sent.
+TEST_F(SnsRelay, WhatIsReplayedIsNoRepeat) {
+    shared_sns().make("replayed.fifo");
+    publish_and_replay(shared_sns().url(), "replayed.fifo", 50);
+    EXPECT_EQ(shared_sns().arrived("replayed.fifo", 50).size(), 150U);
+}
+
 TEST_F(SnsRelay, AStandardTopicGetsEachEventAtLeastOnce) {
     shared_sns().make("a-events");
     write("", 500);

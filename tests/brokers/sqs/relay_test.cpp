@@ -28,6 +28,13 @@ TEST_F(SqsRelay, BringsAllThatPostgresCommitsOnceThoughItIsKilledAgainAndAgain) 
     expect_all(shared_sqs().arrived("load.fifo", committed(), 8), 0);
 }
 
+// The queue remembers the ids of what the relay has sent.
+TEST_F(SqsRelay, WhatIsReplayedIsNoRepeat) {
+    shared_sqs().make("replayed.fifo");
+    publish_and_replay(shared_sqs().url(), "replayed.fifo", 50);
+    EXPECT_EQ(shared_sqs().arrived("replayed.fifo", 50).size(), 150U);
+}
+
 TEST_F(SqsRelay, AStandardQueueGetsEachEventAtLeastOnce) {
     shared_sqs().make("a-events");
     write("", 500);

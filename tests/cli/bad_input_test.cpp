@@ -151,6 +151,32 @@ TEST_F(BadInput, NoFormOfASecretIsShown) {
     }
 }
 
+TEST_F(BadInput, NoFormOfASecretOfABrokerIsShown) {
+    const std::string from = "sqlite://" + outbox_.file("there.db").string();
+    ASSERT_EQ(outbox_.run({"migrate", "--db", from}).status.code, 0);
+    const std::string at = "@127.0.0.1:" + std::to_string(free_port());
+    for (const std::string secret : kSecrets) {
+        const std::vector<std::string> urls{
+            "amqp://app:" + secret + at + "/?exchange=x",
+            "nats://:" + secret + at + "?",
+            "nats://app:" + secret + at + "?",
+            "redis://app:" + secret + at + "/0?",
+            "mqtt://app:" + secret + at + "?",
+            "pulsar://:" + secret + at + "?",
+            "sqs+http://AKID:" + secret + at + "?region=eu-west-1",
+            "sns+http://AKID:" + secret + at + "?region=eu-west-1",
+            "webhook+postgresql://app:" + secret + at + "/shop?key_file=" + webhook_key()};
+        for (const std::string& url : urls) {
+            for (const std::string option : {"", "&no_such_option=x"}) {
+                const Finished ended =
+                    outbox_.run({"relay", "--check", "--from", from, "--to", url + option});
+                EXPECT_NE(ended.status.code, 0) << url << option;
+                EXPECT_THAT(ended.err + ended.out, Not(HasSubstr("s3cret"))) << url << option;
+            }
+        }
+    }
+}
+
 TEST_F(BadInput, WrongDatabaseAndTable) {
     expect_refusal({"status", "--db", shared_postgres().url("no_such_shop")}, kDatabase,
                    "OB_NO_SUCH_DATABASE");
@@ -243,8 +269,10 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
 TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {
     for (const auto& [to, bad] : {std::pair("nats://127.0.0.1:1", "orders.*"),
                                   {"mqtt://127.0.0.1:1", "orders/#"},
+                                  {"redis://127.0.0.1:1", "outbox:{key}"},
                                   {"pulsar://127.0.0.1:1", "a/b/c/d/{key}"},
                                   {"sqs://127.0.0.1:1?region=eu", "{key}.{event_type}"},
+                                  {"sns://127.0.0.1:1?region=eu", "{key}.{event_type}"},
                                   {"kafka://127.0.0.1:1", "orders of {key}"}}) {
         for (const bool check : {false, true}) {
             std::vector<std::string> words{

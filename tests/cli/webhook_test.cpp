@@ -228,6 +228,16 @@ TEST_P(WebhookCommands, WhatIsWrongIsSaidAndNothingIsAdded) {
     }
 }
 
+// It may lead elsewhere by the time of an attempt, when it is judged again.
+TEST_P(WebhookCommands, ANameThatLeadsInsideNowIsAddedWithAWarning) {
+    const Finished added =
+        webhook({"add", "https://localhost/", "--id", "inside", "--key-file", key_file_});
+    EXPECT_EQ(added.status.code, 0) << added.err;
+    EXPECT_THAT(added.err, AllOf(HasSubstr("warning"), HasSubstr("localhost"),
+                                 HasSubstr("a loopback address")));
+    EXPECT_EQ(listed("inside")["state"], "enabled");
+}
+
 TEST_P(WebhookCommands, ATestIsSignedAndItsAnswerShown) {
     const std::string file = outbox_.write("mine", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
     std::filesystem::permissions(file, std::filesystem::perms::owner_read);

@@ -804,7 +804,7 @@ TEST_P(QueueTopics, ATopicThatIsNoTextConcernsItsOwnMessageAlone) {
     EXPECT_EQ(effects(), 2);
     EXPECT_EQ(dead().size(), 2U);
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_dead_letters WHERE key = 'key-0' "
-                          "AND topic LIKE '%?%' OR topic LIKE '%\xEF\xBF\xBD%'"),
+                          "AND (topic LIKE '%?%' OR topic LIKE '%\xEF\xBF\xBD%')"),
               2);
 }
 

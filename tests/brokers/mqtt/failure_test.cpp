@@ -144,6 +144,13 @@ TEST(MqttFailure, StringsThatABrokerDoesNotTakeArriveAllTheSame) {
     const auto out = outcome_of(sink, sent);
     EXPECT_EQ(out.acknowledged.size(), 4U);
     EXPECT_TRUE(out.failed.empty()) << describe(out.failed[0].error);
+    const auto arrived = server().arrived(topic, sent.size());
+    ASSERT_EQ(arrived.size(), sent.size());
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+        EXPECT_EQ(arrived[i].id, sent[i].id);
+        EXPECT_EQ(arrived[i].key, sent[i].key);
+        EXPECT_EQ(arrived[i].headers, sent[i].headers);
+    }
 }
 
 TEST(MqttFailure, ABrokerThatHangsIsDownUntilItGoesOn) {

@@ -198,11 +198,12 @@ void expect_an_outage_while_broken(spi::Sink& sink, const std::string& topic,
     EXPECT_EQ(Courier(sink).deliver(letters(topic, 10, 10)), "");
 }
 
-void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check) {
-    const std::string right = "ca_file=" + broker_certificates().file("ca.crt");
+void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check,
+                                 const Certificates& certificates) {
+    const std::string right = "ca_file=" + certificates.file("ca.crt");
     const Status proven = check("localhost", right);
     EXPECT_TRUE(proven.ok()) << describe(proven.error());
-    const Status other = check("localhost", "ca_file=" + broker_certificates().file("other.crt"));
+    const Status other = check("localhost", "ca_file=" + certificates.file("other.crt"));
     ASSERT_FALSE(other.ok());
     EXPECT_EQ(other.error().code, ErrorCode::kConnectFailed) << describe(other.error());
     EXPECT_NE(other.error().message.find(option_prefix + "ca_file"), std::string::npos);

@@ -67,9 +67,10 @@ class BreakableFile {
 void expect_an_outage_while_broken(spi::Sink& sink, const std::string& topic,
                                    const BreakableFile& file, const std::function<void()>& restart);
 
-// That `broker_certificates()` decide, by the sink's check of a host with such options.
+// That the certificates decide, by the sink's check of a host with such options.
 using CheckOfHost = std::function<Status(const std::string& host, const std::string& options)>;
-void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check);
+void expect_tls_proves_who_it_is(const std::string& option_prefix, const CheckOfHost& check,
+                                 const Certificates& certificates = broker_certificates());
 
 // A way to the server at `port` whose connections end where a client sends `kEndsConnections`, or
 // more than a number of bytes, or the first or second message of `deliver_one_by_one`, or once its

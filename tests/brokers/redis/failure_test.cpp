@@ -126,29 +126,11 @@ TEST(RedisFailure, AKeyThatIsNoStreamDelaysItsStreamAlone) {
     const std::string taken = new_name();
     server().ask({"SET", taken, "x"});
     RedisSink sink(config());
-    auto sent = letters(stream, 1'000, 10);
-    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = taken;  // one key
-    Courier courier(sink);
-    courier.max_publish_per_poll = 50;
-    courier.max_part_failures = 1'000;
-    bool removed = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (removed || now.acknowledged() < 900) return;
-        server().ask({"DEL", taken});
-        removed = true;
-    };
-    ASSERT_EQ(courier.deliver(sent), "");
-    EXPECT_TRUE(removed);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(courier.destination_failures(), 0U);
-    ASSERT_EQ(courier.failures_by_part().size(), 1U);
-    EXPECT_EQ(courier.failures_by_part().begin()->first, "stream " + taken);
-    std::vector<Letter> here;
-    std::vector<Letter> there;
-    for (const Letter& letter : sent) (letter.topic == taken ? there : here).push_back(letter);
-    expect_once_in_order(server(), stream, here);
-    expect_once_in_order(server(), taken, there);
+    const auto sent = letters_to_two(stream, taken);
+    deliver_while_one_waits(sink, sent, "stream " + taken, [&] { server().ask({"DEL", taken}); });
+    for (const std::string& one : {stream, taken}) {
+        expect_once_in_order(server(), one, letters_to(one, sent));
+    }
 }
 
 TEST(RedisFailure, AnEventThatIsTooLargeAloneIsDead) {
@@ -303,21 +285,9 @@ TEST(RedisFailure, AServerThatHangsIsDownUntilItGoesOn) {
 TEST(RedisFailure, TakesNoMoreThanItsLimitsWhileTheServerHangs) {
     auto limited = config();
     limited.max_bytes = 1'000'000;
-    const std::string stream = new_name();
-    const auto sent = letters(stream, 1'000, 10, 10'000);
     RedisSink sink(limited);
-    ASSERT_EQ(Courier(sink).deliver(letters(stream, 10, 10)), "");
-    server().pause();
-    std::size_t taken = 0;
-    spi::Completions out;
-    for (int i = 0; i < 10; ++i) {
-        while (taken < sent.size() && sink.publish(sent[taken].record(taken))) ++taken;
-        sink.poll(10ms, out);
-    }
-    server().resume();
-    EXPECT_TRUE(out.empty());
-    EXPECT_LE(taken, 100U);
-    EXPECT_GT(taken, 50U);
+    expect_limits_while_it_hangs(
+        sink, new_name(), [] { server().pause(); }, [] { server().resume(); });
 }
 
 TEST(RedisFailure, AnIdleConnectionThatWasClosedIsNoFailure) {
@@ -500,24 +470,13 @@ TEST(RedisFailure, OldEntriesAreCutWhereItIsWanted) {
 }
 
 TEST(RedisFailure, TlsProvesWhoTheServerIs) {
-    const std::string address = "localhost:" + std::to_string(server().tls_port());
-    const std::string url = "rediss://relay:s3cret@" + address + "/?ca_file=";
-    const auto check = [](const std::string& text) { return RedisSink(config_of(text)).check(); };
-    const Status right = check(url + broker_certificates().file("ca.crt"));
-    EXPECT_TRUE(right.ok()) << describe(right.error());
-    const Status wrong = check(url + broker_certificates().file("other.crt"));
-    ASSERT_FALSE(wrong.ok());
-    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
-    EXPECT_NE(wrong.error().message.find("redis.ca_file"), std::string::npos);
-    EXPECT_FALSE(check("rediss://relay:s3cret@" + address).ok());
-    const Status unproven = check("rediss://relay:s3cret@" + address + "/?verify=false");
-    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
-    EXPECT_FALSE(check("rediss://relay:s3cret@127.0.0.1:" + std::to_string(server().tls_port()) +
-                       "/?ca_file=" + broker_certificates().file("ca.crt"))
-                     .ok());
-    const Status no_file = check(url + "/no/such/file");
-    ASSERT_FALSE(no_file.ok());
-    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+    const auto url = [](const std::string& host, const std::string& options) {
+        return "rediss://relay:s3cret@" + host + ":" + std::to_string(server().tls_port()) + "/?" +
+               options;
+    };
+    expect_tls_proves_who_it_is("redis.", [&](const std::string& host, const std::string& options) {
+        return RedisSink(config_of(url(host, options))).check();
+    });
     auto without = config_of("rediss://relay:s3cret@localhost:" + std::to_string(server().port()) +
                              "/?verify=false");
     without.connect_timeout = 2s;  // it says nothing
@@ -526,7 +485,7 @@ TEST(RedisFailure, TlsProvesWhoTheServerIs) {
     EXPECT_EQ(clear.error().code, ErrorCode::kConnectFailed) << describe(clear.error());
 
     const std::string stream = new_name();
-    RedisSink sink(config_of(url + broker_certificates().file("ca.crt")));
+    RedisSink sink(config_of(url("localhost", "ca_file=" + broker_certificates().file("ca.crt"))));
     const auto sent = letters(stream, 5'000, 20, 2'000);
     deliver_through(sink, sent, 1'000, [] { server().kill(); }, [] { server().start(); });
     expect_once_in_order(server(), stream, sent);

@@ -48,10 +48,11 @@ std::string name_of(const testing::TestParamInfo<SinkFixtureFactory>& info) {
 }
 
 const auto kKinds = testing::Values(queue("classic"), queue("quorum"), queue("stream"));
-INSTANTIATE_TEST_SUITE_P(Rabbitmq, SinkConformance, testing::Values(queue("classic")));
+INSTANTIATE_TEST_SUITE_P(Rabbitmq, SinkConformance, kKinds, name_of);
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, SinkReadBack, kKinds, name_of);
 // One node alone elects no leader for a quorum queue after a restart (RabbitMQ 3.10).
 INSTANTIATE_TEST_SUITE_P(Rabbitmq, SinkOutage, testing::Values(queue("classic")));
+INSTANTIATE_TEST_SUITE_P(RabbitmqStream, SinkOutage, testing::Values(queue("stream")));
 
 }  // namespace
 }  // namespace outbox::test

@@ -1,5 +1,6 @@
 // What a real RabbitMQ does to the sink in mid-stream.
 
+#include <algorithm>
 #include <gtest/gtest.h>
 #include <set>
 
@@ -45,6 +46,14 @@ std::string new_queue(const std::string& arguments = "{}") {
     std::string queue = new_name();
     server().make_queue(queue, "events", "", arguments);
     return queue;
+}
+
+std::string part_of(const std::string& routing_key) {
+    return "routing key '" + routing_key + "' of exchange 'events' of vhost '/'";
+}
+
+void expect_in_order(const std::string& queue, const std::vector<Letter>& sent) {
+    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
 }
 
 // Without the dead ones.
@@ -96,26 +105,10 @@ TEST(RabbitmqFailure, AMessageThatGoesToNoQueueWaitsForOneAndDelaysNobodyElse) {
     const std::string queue = new_queue();
     const std::string missing = new_name();
     RabbitmqSink sink(config());
-    auto sent = letters(queue, 1'000, 10);
-    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = missing;  // one key
-    Courier courier(sink);
-    courier.max_publish_per_poll = 50;
-    courier.max_part_failures = 1'000;
-    bool made = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (made || now.acknowledged() < 900) return;
-        server().make_queue(missing, "events");
-        made = true;
-    };
-    ASSERT_EQ(courier.deliver(sent), "");
-    EXPECT_TRUE(made);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(courier.destination_failures(), 0U);
-    ASSERT_EQ(courier.failures_by_part().size(), 1U);
-    EXPECT_NE(courier.failures_by_part().begin()->first.find(missing), std::string::npos);
-    EXPECT_EQ(server().arrived(queue, 900).size(), 900U);
-    EXPECT_EQ(server().arrived(missing, 100).size(), 100U);
+    const auto sent = letters_to_two(queue, missing);
+    deliver_while_one_waits(sink, sent, part_of(missing),
+                            [&] { server().make_queue(missing, "events"); });
+    for (const std::string& one : {queue, missing}) expect_in_order(one, letters_to(one, sent));
 }
 
 // A producer gives two events one id where they are of two keys, or are one request's.
@@ -204,21 +197,28 @@ TEST(RabbitmqFailure, AFullQueueDelaysItsRoutingKeyAlone) {
     const std::string queue = new_queue();
     const std::string full = new_queue("{\"x-max-length\":5,\"x-overflow\":\"reject-publish\"}");
     RabbitmqSink sink(config());
-    auto sent = letters(queue, 500, 10);
-    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = full;
+    const auto sent = letters_to_two(queue, full, 500);
+    const auto waiting = letters_to(full, sent);
     Courier courier(sink);
     courier.max_publish_per_poll = 50;
     courier.max_part_failures = 1'000;
-    std::size_t emptied = 0;
+    std::vector<Arrived> taken;
+    const auto take = [&](std::size_t count) {
+        const auto some = server().arrived(full, count);
+        taken.insert(taken.end(), some.begin(), some.end());
+    };
     courier.after_poll = [&](const Courier& now) {
-        if (now.acknowledged() >= 455 + emptied) emptied += server().arrived(full, 5).size();
+        if (now.acknowledged() >= sent.size() - waiting.size() + 5 + taken.size()) take(5);
     };
     ASSERT_EQ(courier.deliver(sent), "");
     EXPECT_TRUE(courier.dead().empty());
     EXPECT_EQ(courier.counted_attempts(), 0U);
     EXPECT_EQ(courier.destination_failures(), 0U);
-    EXPECT_GE(courier.failures_by_part().size(), 1U);
-    EXPECT_EQ(server().arrived(queue, 450).size(), 450U);
+    ASSERT_EQ(courier.failures_by_part().size(), 1U);
+    EXPECT_EQ(courier.failures_by_part().begin()->first, part_of(full));
+    take(waiting.size() - std::min(waiting.size(), taken.size()));
+    EXPECT_EQ(missing_or_reordered(waiting, taken), "");
+    expect_in_order(queue, letters_to(queue, sent));
 }
 
 TEST(RabbitmqFailure, AMissingExchangeIsADestinationThatIsDownUntilItIsMade) {
@@ -277,6 +277,38 @@ TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
     EXPECT_NE(failed.error.message.find("set_permissions"), std::string::npos);
 }
 
+// As the page says.
+TEST(RabbitmqFailure, TheDocumentedRightsAreEnough) {
+    const std::string made = new_name();
+    const auto permit = [](const std::string& user, const std::string& configure,
+                           const std::string& write) {
+        server().api("PUT", "users/" + user, R"({"password":"pw","tags":""})");
+        server().api(
+            "PUT", "permissions/%2F/" + user,
+            R"({"configure":"^)" + configure + R"($","write":"^)" + write + R"($","read":"^$"})");
+    };
+    permit("writer", "", "events");
+    permit("maker", made, made);
+    permit("queues", "", R"(amq\\.default)");
+    const auto deliver = [](const std::string& user, const std::string& exchange,
+                            const std::string& options) {
+        RabbitmqSink sink(config_of(server().url(user, "pw") + "?exchange=" + exchange + options));
+        if (!options.empty()) static_cast<void>(failure_of(sink, letters("none", 1, 1)[0]));
+        const Status status = sink.check();
+        EXPECT_TRUE(status.ok()) << describe(status.error());
+        const auto name = sink.destination();
+        EXPECT_TRUE(name.ok()) << describe(name.status().error());
+        const std::string queue = new_name();
+        server().make_queue(queue, exchange);
+        const auto sent = letters(queue, 100, 10);
+        EXPECT_EQ(Courier(sink).deliver(sent), "");
+        expect_in_order(queue, sent);
+    };
+    deliver("writer", "events", "");
+    deliver("queues", "", "");
+    deliver("maker", made, "&declare=true");
+}
+
 // Who may write to routing keys that begin with "failure-" alone.
 void make_user_of_topics(const std::string& name) {
     server().api("PUT", "users/" + name, R"({"password":"pw","tags":""})");
@@ -289,29 +321,15 @@ TEST(RabbitmqFailure, ARoutingKeyThatTheUserMayNotWriteToDelaysItselfAlone) {
     make_user_of_topics("some");
     const std::string queue = new_queue();
     RabbitmqSink sink(config_of(server().url("some", "pw") + "?exchange=events"));
-    auto sent = letters(queue, 300, 10);
-    for (std::size_t i = 3; i < sent.size(); i += 10) sent[i].topic = "secret";
-    Courier courier(sink);
-    courier.max_publish_per_poll = 50;
-    courier.max_part_failures = 1'000;
-    bool allowed = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (allowed || now.acknowledged() < 270) return;
+    const auto sent = letters_to_two(queue, "secret", 300);
+    deliver_while_one_waits(sink, sent, part_of("secret"), [] {
         server().make_queue("secret", "events");
         server().api("PUT", "topic-permissions/%2F/some",
                      R"({"exchange":"events","write":".*","read":".*"})");
-        allowed = true;
-    };
-    ASSERT_EQ(courier.deliver(sent), "");
-    EXPECT_TRUE(allowed);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(courier.destination_failures(), 0U);
-    std::vector<Letter> open;
-    for (const Letter& letter : sent) {
-        if (letter.topic == queue) open.push_back(letter);
+    });
+    for (const std::string& one : {queue, std::string("secret")}) {
+        expect_in_order(one, letters_to(one, sent));
     }
-    EXPECT_EQ(missing_or_reordered(open, server().arrived(queue, open.size())), "");
 }
 
 // Letters of keys of their own, to `topic` and a number behind it.
@@ -548,30 +566,16 @@ TEST(RabbitmqFailure, ABrokerWithAnAlarmIsDownAndNothingIsLost) {
     patient.blocked_grace = 200ms;
     RabbitmqSink sink(patient);
     const auto sent = letters(queue, 3'000, 20);
-    Courier courier(sink);
-    courier.max_publish_per_poll = 100;
-    bool alarm = false;
-    bool over = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (!alarm && now.acknowledged() >= 500) {
-            server().alarm(true);
-            alarm = true;
-        } else if (alarm && !over && now.failures() > 0) {
+    deliver_through(
+        sink, sent, 500, [] { server().alarm(true); },
+        [&] {
             const Status status = sink.check();
+            server().alarm(false);
             ASSERT_FALSE(status.ok());
             EXPECT_EQ(status.error().code, ErrorCode::kSinkUnavailable);
             EXPECT_NE(status.error().message.find("alarm"), std::string::npos);
-            server().alarm(false);
-            over = true;
-        }
-    };
-    const std::string problem = courier.deliver(sent);
-    if (alarm && !over) server().alarm(false);
-    ASSERT_EQ(problem, "");
-    EXPECT_TRUE(over);
-    EXPECT_TRUE(courier.dead().empty());
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+        });
+    expect_in_order(queue, sent);
 }
 
 TEST(RabbitmqFailure, WhatWasSentBeforeTheAlarmWasKnownIsGivenUp) {
@@ -605,25 +609,16 @@ TEST(RabbitmqFailure, ABrokerThatHangsIsDownUntilItGoesOn) {
     impatient.connect_timeout = 1s;
     RabbitmqSink sink(impatient);
     const auto sent = letters(queue, 4'000, 200, 5'000);
-    Courier courier(sink);
-    courier.max_publish_per_poll = 500;
-    bool hangs = false;
-    bool over = false;
-    courier.after_poll = [&](const Courier& now) {
-        if (!hangs && now.acknowledged() >= 500) {
-            server().pause();
-            hangs = true;
-        } else if (hangs && !over && now.failures() > 0) {
-            server().resume();
-            over = true;
-        }
-    };
-    const std::string problem = courier.deliver(sent);
-    if (hangs && !over) server().resume();
-    ASSERT_EQ(problem, "");
-    EXPECT_TRUE(over);
-    EXPECT_EQ(courier.counted_attempts(), 0U);
-    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+    deliver_through(sink, sent, 500, [] { server().pause(); }, [] { server().resume(); });
+    expect_in_order(queue, sent);
+}
+
+TEST(RabbitmqFailure, TakesNoMoreThanItsLimitsWhileTheBrokerHangs) {
+    auto limited = config();
+    limited.max_bytes = 1'000'000;
+    RabbitmqSink sink(limited);
+    expect_limits_while_it_hangs(
+        sink, new_queue(), [] { server().pause(); }, [] { server().resume(); });
 }
 
 TEST(RabbitmqFailure, AMessageThatTheBrokerDoesNotReadIsGivenUp) {
@@ -660,35 +655,21 @@ TEST(RabbitmqFailure, EndsAtOnceWhileABrokerHangs) {
 }
 
 TEST(RabbitmqFailure, TlsProvesWhoTheBrokerIs) {
-    const std::string address = "localhost:" + std::to_string(server().tls_port());
-    const std::string url = "amqps://relay:s3cret@" + address + "/?exchange=events&ca_file=";
-    const auto check = [](const std::string& text) {
-        return RabbitmqSink(config_of(text)).check();
+    const auto url = [](const std::string& host, const std::string& options) {
+        return "amqps://relay:s3cret@" + host + ":" + std::to_string(server().tls_port()) +
+               "/?exchange=events&" + options;
     };
-    const Status right = check(url + broker_certificates().file("ca.crt"));
-    EXPECT_TRUE(right.ok()) << describe(right.error());
-    const Status wrong = check(url + broker_certificates().file("other.crt"));
-    ASSERT_FALSE(wrong.ok());
-    EXPECT_EQ(wrong.error().code, ErrorCode::kConnectFailed) << describe(wrong.error());
-    EXPECT_NE(wrong.error().message.find("ca_file"), std::string::npos);
-    const Status unknown = check("amqps://relay:s3cret@" + address + "/?exchange=events");
-    EXPECT_FALSE(unknown.ok());
-    const Status unproven =
-        check("amqps://relay:s3cret@" + address + "/?exchange=events&verify=false");
-    EXPECT_TRUE(unproven.ok()) << describe(unproven.error());
-    const Status other_name =
-        check("amqps://relay:s3cret@127.0.0.1:" + std::to_string(server().tls_port()) +
-              "/?exchange=events&ca_file=" + broker_certificates().file("ca.crt"));
-    EXPECT_FALSE(other_name.ok());
-    const Status no_file = check(url + "/no/such/file");
-    ASSERT_FALSE(no_file.ok());
-    EXPECT_EQ(no_file.error().code, ErrorCode::kConfigInvalid);
+    expect_tls_proves_who_it_is("rabbitmq.",
+                                [&](const std::string& host, const std::string& options) {
+                                    return RabbitmqSink(config_of(url(host, options))).check();
+                                });
 
     const std::string queue = new_queue();
-    RabbitmqSink sink(config_of(url + broker_certificates().file("ca.crt")));
+    RabbitmqSink sink(
+        config_of(url("localhost", "ca_file=" + broker_certificates().file("ca.crt"))));
     const auto sent = letters(queue, 2'000, 20);
     ASSERT_EQ(Courier(sink).deliver(sent), "");
-    EXPECT_EQ(missing_or_reordered(sent, server().arrived(queue, sent.size())), "");
+    expect_in_order(queue, sent);
 }
 
 // A proxy that stands before several brokers goes by that name.

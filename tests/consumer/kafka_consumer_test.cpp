@@ -169,6 +169,55 @@ TEST_P(KafkaConsumerTest, AMemberThatStopsHandsItsPartitionsOverAndNothingIsAppl
     EXPECT_EQ(first->stats().applied + second->stats().applied, kRecords);
 }
 
+TEST_P(KafkaConsumerTest, LosesAndRepeatsNothingWhenTheBrokerGoesDownAndComesBack) {
+    constexpr int kRecords = 2'000;
+    const auto write = [&](int from, int to) {
+        for (int i = from; i < to; ++i) {
+            writer_.write(topic_, "id-" + std::to_string(i), "k-" + std::to_string(i % 20),
+                          std::to_string(i));
+        }
+        writer_.flush();
+    };
+    write(0, kRecords / 2);
+    auto small = options();
+    small.transaction_size = 50;
+    std::atomic<int> begun = 0;
+    std::atomic<bool> open = false;
+    Running member(consumer(
+        [&](const Transaction& transaction, const Message& message) {
+            if (++begun > kRecords / 4) open.wait(false);
+            apply(transaction, message);
+        },
+        small));
+    EXPECT_TRUE(eventually(60s, "some are applied", [&] { return effects() > kRecords / 8; }));
+    EXPECT_LT(effects(), kRecords / 2) << "it was too late";
+    shared_kafka().kill();
+    open = true;
+    open.notify_all();
+    EXPECT_TRUE(eventually(60s, "it says so", [&] { return reported(What::kDisconnected) > 0; }));
+    shared_kafka().start();
+    // The member may have had all the others when the broker went.
+    write(kRecords / 2, kRecords);
+    ASSERT_TRUE(eventually(60s, "all are applied", [&] { return effects() >= kRecords; }));
+    member.stop();
+    EXPECT_EQ(effects(), kRecords);
+    EXPECT_EQ(distinct_effects(), kRecords);
+    EXPECT_EQ(out_of_order(), 0);
+}
+
+TEST_P(KafkaConsumerTest, WaitsForATopicThatIsNotThere) {
+    auto later = options();
+    later.topics = {topic_ + "-later"};
+    later.kafka = {{"topic.metadata.refresh.interval.ms", "500"}};
+    Running member(consumer(apply, later));
+    EXPECT_TRUE(eventually(60s, "it says so", [&] { return reported(What::kDisconnected) > 0; }));
+    create_topic(shared_kafka().bootstrap(), later.topics[0], 2);
+    writer_.write(later.topics[0], "id", "k");
+    writer_.flush();
+    EXPECT_TRUE(eventually(120s, "it is applied", [&] { return effects() == 1; }));
+    EXPECT_FALSE(member.ended());
+}
+
 TEST_P(KafkaConsumerOnPostgres, ASlowHandlerKeepsItsPartitions) {
     auto slow = options();
     slow.kafka = {{"session.timeout.ms", "6000"}, {"max.poll.interval.ms", "6000"}};

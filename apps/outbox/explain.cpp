@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "commands.h"
 #include "core/explanation.h"
@@ -42,6 +43,7 @@ std::int64_t clock_us() {
 struct Question {
     std::string id;
     std::string key;
+    std::string tenant = {};  // of the key; empty: of all that have such a key
 };
 
 Result<Question> question_of(const runtime::Invocation& invocation) {
@@ -51,6 +53,12 @@ Result<Question> question_of(const runtime::Invocation& invocation) {
         return usage("give the id of one event, or --key KEY");
     }
     if (!has_key) question.id = invocation.positionals.front();
+    if (invocation.options.given("tenant")) {
+        question.tenant = invocation.options.text("tenant");
+        if (!has_key) return usage("--tenant goes with --key; an id is that of one event");
+        if (question.tenant.empty()) return usage("the tenant is empty");
+        if (!is_utf8(question.tenant)) return usage("the tenant is not UTF-8");
+    }
     const std::string& text = has_key ? question.key : question.id;
     if (text.empty()) return usage(has_key ? "the key is empty" : "the id is empty");
     if (!is_utf8(text)) return usage("what is asked for is not UTF-8, so that no event has it");
@@ -125,8 +133,9 @@ Result<Places> open_places(const SourceConfig& config, BlocksKey blocks_key) {
 namespace {
 
 Result<Places> places_of(const runtime::Invocation& invocation) {
-    const auto config = runtime::make_source_config(invocation);
+    auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
+    config->tenants.clear();  // it says whose key is meant, and is no source's
     auto places = open_places(*config, blocks_key_of(invocation.file));
     if (!places.ok()) return places;
     if (Status status = open_consumer(invocation, *config, *places); !status.ok()) return status;
@@ -147,8 +156,9 @@ Status add_what_holds(Places& places, Facts& facts) {
     if (!trace.row || trace.row->key.empty()) return {};
     for (const TracedRoute& route : trace.routes) {
         if (route.finished) continue;
-        const auto letters = places.operations->dead({.route = route.route, .key = trace.row->key},
-                                                     0, kLettersOfKey, false);
+        const auto letters = places.operations->dead(
+            {.route = route.route, .key = trace.row->key, .tenant = trace.row->tenant_id}, 0,
+            kLettersOfKey, false);
         if (!letters.ok()) return letters.status();
         for (const DeadInfo& dead : *letters) {
             const bool earlier = trace.row->position == 0 || dead.position < trace.row->position;
@@ -418,21 +428,22 @@ struct OfKey {
     }
 };
 
-Result<OfKey> read_key(Places& places, const std::string& key, std::size_t limit) {
+Result<OfKey> read_key(Places& places, const std::string& key, const std::string& tenant,
+                       std::size_t limit) {
     OfKey out;
-    auto waiting = places.tracer->of_key(key, limit + 1);
+    auto waiting = places.tracer->of_key(key, tenant, limit + 1);
     if (!waiting.ok()) return waiting.status();
     out.waiting = std::move(*waiting);
     out.more_waiting = out.waiting.size() > limit;
     if (out.more_waiting) out.waiting.pop_back();
-    const DeadFilter letters{.key = key};
+    const DeadFilter letters{.key = key, .tenant = tenant};
     auto dead = places.operations->dead(letters, 0, limit, false);
     if (!dead.ok()) return dead.status();
     out.dead = std::move(*dead);
     const auto all_dead = places.operations->count_dead(letters);
     if (!all_dead.ok()) return all_dead.status();
     out.all_dead = *all_dead;
-    const ScheduledFilter delayed_of_key{.key = key};
+    const ScheduledFilter delayed_of_key{.key = key, .tenant = tenant};
     auto delayed = places.operations->scheduled(delayed_of_key, limit);
     if (!delayed.ok()) {  // not every table has some
         if (delayed.error().code == ErrorCode::kUnsupported) return out;
@@ -460,18 +471,38 @@ void print_key(const OfKey& of_key, const std::string& key, const TracedTable& t
     print_field("key", shortened(key, kFieldColumns), Colour::kBold);
     print_field("table", table.name);
     std::cout << "\n";
-    TextColumns columns({{"ID", Align::kLeft}, {"STATE", Align::kLeft}, {"TYPE", Align::kLeft}});
-    const auto add = [&](const std::string& id, const std::string& state, const std::string& type) {
-        columns.add({id, state, shortened(type, kTypeColumns)});
+    struct Line {
+        std::string id;
+        std::string state;
+        std::string type;
+        std::string tenant;
     };
+    std::vector<Line> lines;
     for (const DeadInfo& dead : of_key.dead) {
-        add(dead.id, "dead in " + shortened(dead.route, kTypeColumns), dead.event_type);
+        lines.push_back({dead.id, "dead in " + shortened(dead.route, kTypeColumns), dead.event_type,
+                         dead.tenant_id});
     }
     for (const EventTrace& trace : of_key.waiting) {
-        add(trace.row->id, state_of(trace), trace.row->event_type);
+        lines.push_back(
+            {trace.row->id, state_of(trace), trace.row->event_type, trace.row->tenant_id});
     }
     for (const ScheduledInfo& delayed : of_key.delayed) {
-        add(delayed.id, "due " + second_text(delayed.available_at_us), delayed.event_type);
+        lines.push_back({delayed.id, "due " + second_text(delayed.available_at_us),
+                         delayed.event_type, delayed.tenant_id});
+    }
+    std::set<std::string> tenants;
+    for (Line& line : lines) {
+        if (line.tenant.empty()) line.tenant = "default";
+        tenants.insert(line.tenant);
+    }
+    std::vector<TextColumns::Heading> heads{
+        {"ID", Align::kLeft}, {"STATE", Align::kLeft}, {"TYPE", Align::kLeft}};
+    if (tenants.size() > 1) heads.push_back({"TENANT", Align::kLeft});
+    TextColumns columns(heads);
+    for (const Line& line : lines) {
+        std::vector<std::string> cells{line.id, line.state, shortened(line.type, kTypeColumns)};
+        if (tenants.size() > 1) cells.push_back(shortened(line.tenant, kTypeColumns));
+        columns.add(std::move(cells));
     }
     columns.print(std::cout);
     const auto rest = [](std::size_t shown, std::int64_t all, const char* what) {
@@ -493,15 +524,21 @@ ordered_json json_of_key(const OfKey& of_key, const std::string& key, const Trac
                            {"position", trace.row->position > 0 ? ordered_json(trace.row->position)
                                                                 : ordered_json()},
                            {"event_type", text_or_null(trace.row->event_type)},
+                           {"tenant_id", text_or_null(trace.row->tenant_id)},
                            {"routes", routes}});
     }
     ordered_json dead = ordered_json::array();
     for (const DeadInfo& one : of_key.dead) {
-        dead.push_back({{"id", one.id}, {"route", one.route}, {"error_code", one.error_code}});
+        dead.push_back({{"id", one.id},
+                        {"route", one.route},
+                        {"error_code", one.error_code},
+                        {"tenant_id", text_or_null(one.tenant_id)}});
     }
     ordered_json delayed = ordered_json::array();
     for (const ScheduledInfo& one : of_key.delayed) {
-        delayed.push_back({{"id", one.id}, {"available_at", time_or_null(one.available_at_us)}});
+        delayed.push_back({{"id", one.id},
+                           {"available_at", time_or_null(one.available_at_us)},
+                           {"tenant_id", text_or_null(one.tenant_id)}});
     }
     ordered_json open = ordered_json::array();
     for (const OpenWriter& writer : of_key.writers) open.push_back(json_of(writer));
@@ -523,8 +560,9 @@ struct ExplainedKey {
     std::optional<Explained> first;
 };
 
-Result<ExplainedKey> explain_key(Places& places, const std::string& key, std::size_t limit) {
-    auto of_key = read_key(places, key, limit);
+Result<ExplainedKey> explain_key(Places& places, const std::string& key, const std::string& tenant,
+                                 std::size_t limit) {
+    auto of_key = read_key(places, key, tenant, limit);
     if (!of_key.ok()) return of_key.status();
     ExplainedKey out{std::move(*of_key), std::nullopt};
     if (out.of_key.nothing()) {
@@ -559,7 +597,7 @@ ordered_json json_of_key(const ExplainedKey& explained, const std::string& key,
 int print_key(const runtime::Invocation& invocation, Places& places, const Question& question) {
     const TracedTable& table = places.tracer->table();
     const auto limit = static_cast<std::size_t>(invocation.options.integer("limit"));
-    const auto explained = explain_key(places, question.key, limit);
+    const auto explained = explain_key(places, question.key, question.tenant, limit);
     if (!explained.ok()) return report(explained.error());
     const OfKey& of_key = explained->of_key;
     if (invocation.options.flag("json")) {
@@ -597,7 +635,7 @@ Result<ordered_json> explanation_of_id(Places& places, const std::string& id) {
 }
 
 Result<ordered_json> explanation_of_key(Places& places, const std::string& key, std::size_t limit) {
-    const auto explained = explain_key(places, key, limit);
+    const auto explained = explain_key(places, key, {}, limit);
     if (!explained.ok()) return explained.status();
     return json_of_key(*explained, key, places.tracer->table());
 }

@@ -1,13 +1,17 @@
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include <outbox/producer/migrate.h>
 
 #include "commands.h"
+#include "print.h"
 #include "runtime/exit_codes.h"
 #include "runtime/options.h"
 
 namespace outbox::app {
 namespace {
+
+using nlohmann::ordered_json;
 
 const char* layout_name(TableLayoutKind layout) {
     return layout == TableLayoutKind::kKeep ? "keep" : "delete";
@@ -43,6 +47,11 @@ int run_migrate(const runtime::Invocation& invocation) {
     if (!source.ok()) return report(source.error());
     const MigrateOptions options = options_of(invocation.options);
     const bool print = invocation.options.flag("print");
+    const bool json = invocation.options.flag("json");
+    if (print && json) {
+        return report(runtime::config_error(invocation.options.where("json"),
+                                            "--print prints SQL; leave out one"));
+    }
     if (invocation.options.text("after-publish") == "mark") {
         return report(runtime::config_error(
             invocation.options.where("after-publish"),
@@ -59,6 +68,10 @@ int run_migrate(const runtime::Invocation& invocation) {
             return runtime::kExitOk;
         }
         const auto removed = uninstall(source->url, options);
+        if (json) {
+            print_json({{"removed", removed}});
+            return runtime::kExitOk;
+        }
         for (const std::string& name : removed) std::cout << "removed " << name << "\n";
         std::cout << (removed.empty() ? "nothing to do: there are no tables of outbox\n"
                                       : "the tables are removed\n");
@@ -69,6 +82,16 @@ int run_migrate(const runtime::Invocation& invocation) {
         return runtime::kExitOk;
     }
     const auto applied = migrate(source->url, options);
+    if (json) {
+        ordered_json list = ordered_json::array();
+        for (const Migration& migration : applied) {
+            list.push_back({{"side", migration.side},
+                            {"version", migration.version},
+                            {"name", migration.name}});
+        }
+        print_json({{"applied", list}});
+        return runtime::kExitOk;
+    }
     for (const Migration& migration : applied) {
         std::cout << "applied " << migration.side << " " << migration.version << " "
                   << migration.name << "\n";

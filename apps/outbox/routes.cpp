@@ -95,6 +95,11 @@ void print_table(const std::vector<LedgerRoute>& routes, const std::string& tabl
     columns.print(std::cout);
 }
 
+int print_done(const ordered_json& what) {
+    print_json(what);
+    return runtime::kExitOk;
+}
+
 std::string routes_text(std::int64_t count) {
     return with_commas(count) + (count == 1 ? " route" : " routes");
 }
@@ -140,6 +145,8 @@ int run_routes_accept(const runtime::Invocation& invocation) {
     const auto accepted = (*ledgers)->accept_destination(name);
     if (!accepted.ok()) return report(accepted.error());
     if (*accepted == 0) return no_such_route(*ledgers, name);
+    if (invocation.options.flag("json"))
+        return print_done({{"route", name}, {"ledgers", *accepted}});
     std::cout << "route " << name
               << " takes the destination that it meets next for the one that it had\n";
     return runtime::kExitOk;
@@ -158,6 +165,9 @@ int run_routes_rename(const runtime::Invocation& invocation) {
     const auto renamed = (*ledgers)->rename_route(from, to);
     if (!renamed.ok()) return report(renamed.error());
     if (*renamed == 0) return no_such_route(*ledgers, from);
+    if (invocation.options.flag("json")) {
+        return print_done({{"route", to}, {"was", from}, {"ledgers", *renamed}});
+    }
     std::cout << "route " << from << " is now " << to << "; start the relay with --to " << to
               << "=URL\n";
     return runtime::kExitOk;
@@ -181,6 +191,12 @@ int run_routes_retire(const runtime::Invocation& invocation) {
                                         ", which it will never send then; if that is meant, add "
                                         "--yes"));
     }
+    if (invocation.options.flag("json")) {
+        return print_done({{"route", name},
+                           {"unfinished", retired->unfinished.count},
+                           {"unfinished_is_more", retired->unfinished.more},
+                           {"dead", retired->dead}});
+    }
     std::cout << "route " << name << " is retired; it had "
               << (retired->unfinished.count == 0 ? "finished every event"
                                                  : "not finished " + events)
@@ -201,6 +217,9 @@ int run_routes_continue(const runtime::Invocation& invocation) {
     if (!ledgers.ok()) return report(ledgers.error());
     const auto kept = (*ledgers)->keep_ledgers();
     if (!kept.ok()) return report(kept.error());
+    if (invocation.options.flag("json")) {
+        return print_done({{"table", ledgers->table}, {"routes", *kept}});
+    }
     std::cout << (*kept == 0 ? "nothing to settle: no ledger speaks of another table\n"
                              : "what " + routes_text(*kept) + " had finished holds for " +
                                    ledgers->table + " as it is now\n");
@@ -214,6 +233,9 @@ int run_routes_begin(const runtime::Invocation& invocation) {
     if (!ledgers.ok()) return report(ledgers.error());
     const auto forgotten = (*ledgers)->forget_ledgers();
     if (!forgotten.ok()) return report(forgotten.error());
+    if (invocation.options.flag("json")) {
+        return print_done({{"table", ledgers->table}, {"routes", *forgotten}});
+    }
     std::cout << (*forgotten == 0
                       ? "nothing to forget"
                       : "what " + routes_text(*forgotten) + " had finished is forgotten")

@@ -14,12 +14,13 @@ using nlohmann::ordered_json;
 
 ScheduledFilter filter_of(const runtime::Invocation& invocation) {
     return {invocation.positionals, invocation.options.text("event-type"),
-            invocation.options.text("key")};
+            invocation.options.text("key"), invocation.options.text("tenant")};
 }
 
 Result<std::unique_ptr<Operations>> open(const runtime::Invocation& invocation) {
-    const auto config = runtime::make_source_config(invocation);
+    auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
+    config->tenants.clear();  // it selects delayed events, and is no source's
     auto outbox = open_outbox(*config);
     if (!outbox.ok()) return outbox.error();
     return std::move(outbox->operations);
@@ -62,7 +63,8 @@ int run_scheduled_list(const runtime::Invocation& invocation) {
                             {"aggregate_id", text_or_null(event.aggregate_id)},
                             {"event_type", text_or_null(event.event_type)},
                             {"topic", text_or_null(event.topic)},
-                            {"key", text_or_null(event.key)}});
+                            {"key", text_or_null(event.key)},
+                            {"tenant_id", text_or_null(event.tenant_id)}});
         }
         print_json(list);
         return runtime::kExitOk;
@@ -80,11 +82,12 @@ int run_scheduled_list(const runtime::Invocation& invocation) {
 
 int run_scheduled_cancel(const runtime::Invocation& invocation) {
     const ScheduledFilter filter = filter_of(invocation);
-    for (const char* name : {"event-type", "key"}) {
+    for (const char* name : {"event-type", "key", "tenant"}) {
         if (!invocation.options.given(name) || !invocation.options.text(name).empty()) continue;
         return report(usage("--" + std::string(name) + " is empty; it would take every one"));
     }
-    const bool none = filter.ids.empty() && filter.event_type.empty() && filter.key.empty();
+    const bool none = filter.ids.empty() && filter.event_type.empty() && filter.key.empty() &&
+                      filter.tenant.empty();
     if (none != invocation.options.flag("all")) {
         return report(usage(none ? "which ones? Give ids, a filter such as --key KEY, or --all"
                                  : "give either --all or ids and filters, not both"));

@@ -102,9 +102,11 @@ class EventTracer {
     [[nodiscard]] virtual std::string event_id(const std::string& id) const = 0;
     /// Events of this id, of either form; one that is nothing but mentioned is given without a row.
     virtual Result<std::vector<EventTrace>> find(const std::string& id) = 0;
-    /// The first `limit` events of a key that some route has not finished, in their order, without
-    /// what is earlier.
-    virtual Result<std::vector<EventTrace>> of_key(const std::string& key, std::size_t limit) = 0;
+    /// The first `limit` events of a tenant's key that some route has not finished, in their order,
+    /// without what is earlier; without a tenant: of all that have such a key.
+    virtual Result<std::vector<EventTrace>> of_key(const std::string& key,
+                                                   const std::string& tenant,
+                                                   std::size_t limit) = 0;
     /// Those that write to the table now, the oldest first; none where the database cannot tell.
     virtual Result<std::vector<OpenWriter>> open_writers() = 0;
     /// What operators did to the event, the first first.

@@ -74,8 +74,10 @@ std::string describe(const DeadFilter& filter) {
 }
 
 std::string describe(const ScheduledFilter& filter) {
-    return describe(
-        DeadFilter{.ids = filter.ids, .event_type = filter.event_type, .key = filter.key});
+    return describe(DeadFilter{.ids = filter.ids,
+                               .event_type = filter.event_type,
+                               .key = filter.key,
+                               .tenant = filter.tenant});
 }
 
 TenantBacklogs most_of_each(const std::vector<std::map<std::string, std::int64_t>>& routes) {

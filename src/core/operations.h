@@ -175,6 +175,7 @@ struct ScheduledFilter {
     std::vector<std::string> ids = {};
     std::string event_type = {};
     std::string key = {};
+    std::string tenant = {};
 };
 
 /// A delayed event that is not due yet. Optional fields are empty where the event has none.
@@ -186,6 +187,7 @@ struct ScheduledInfo {
     std::string topic;
     std::string key;
     std::int64_t available_at_us = 0;
+    std::string tenant_id = {};
 };
 
 struct DelayedEvents {

@@ -522,8 +522,8 @@ constexpr std::array kOptions{
                .file_key = "source.default_tenant",
                .fallback = "default",
                .value = "ID",
-               .commands = kServe | kDashboard | kSendAgain | kManyDead | kRoutesList |
-                           kRoutesRetire | kTenants | kTop,
+               .commands = kServe | kDashboard | kSendAgain | kManyDead | kScheduled | kExplain |
+                           kRoutesList | kRoutesRetire | kTenants | kTop,
                .group = kSourceGroup,
                .help = "tenant of events that name none"},
     OptionSpec{.name = "mode",
@@ -917,9 +917,16 @@ constexpr std::array kOptions{
                .type = OptionType::kText,
                .value = "ID",
                .argument_only = true,
-               .commands = kManyDead,
+               .commands = kManyDead | kScheduled,
                .group = kFilterGroup,
-               .help = "dead letters of events of this tenant"},
+               .help = "dead letters or delayed events of this tenant"},
+    OptionSpec{.name = "tenant",
+               .type = OptionType::kText,
+               .value = "ID",
+               .argument_only = true,
+               .commands = kExplain,
+               .group = kFilterGroup,
+               .help = "with --key: of this tenant's key; without it of every tenant's"},
     OptionSpec{.name = "dead-letters",
                .type = OptionType::kFlag,
                .argument_only = true,
@@ -1310,9 +1317,9 @@ constexpr std::array kOptions{
     // General
     OptionSpec{.name = "json",
                .type = OptionType::kFlag,
-               .commands = kStatus | kTop | kExplain | kDead | kScheduled | kPrune | kRoutesList |
-                           kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait | kReplays |
-                           kTenants,
+               .commands = kMigrate | kStatus | kTop | kExplain | kDead | kScheduled | kPrune |
+                           kRoutes | kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait |
+                           kReplays | kTenants,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

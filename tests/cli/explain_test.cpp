@@ -489,6 +489,40 @@ TEST_P(Explain, OnlyRoutesOfItsTenantAreToldOfAnEvent) {
     EXPECT_EQ(reasons(event("02")), "no_routes");
 }
 
+TEST_P(Explain, AKeyIsItsTenantsOwn) {
+    for (const auto& [number, tenant] :
+         {std::pair("01", "acme"), {"02", "globex"}, {"03", "acme"}}) {
+        sql("INSERT INTO outbox_events (id, topic, key, payload, tenant_id) VALUES ('" +
+            id(number) + "', 'orders', 'k', '1', '" + tenant + "')");
+    }
+    Process running = relay({away("far")});
+    ASSERT_TRUE(eventually(60s, "its route is known", [&] {
+        return reasons(event("01")).find("circuit_open") != std::string::npos;
+    }));
+    sql("INSERT INTO outbox_dead_letters (source, route, position, id, tenant_id, key, attempts, "
+        "error_code, error, died_at) SELECT source, 'far', 0, '" +
+        id("09") + "', 'acme', 'k', 1, 'OB_X', 'x', " + (on_sqlite() ? "1" : "now()") +
+        " FROM outbox_routes");
+    EXPECT_THAT(reasons(event("02")), Not(HasSubstr("behind")));
+    const std::string acme = text_of({id("03")});
+    EXPECT_THAT(acme, AllOf(HasSubstr("behind event " + id("01")), Not(HasSubstr(id("02")))));
+    EXPECT_THAT(reasons(event("03")), HasSubstr("behind_dead"));
+
+    const json all = whole({"--key", "k"});
+    EXPECT_EQ(all["waiting"].size(), 3U);
+    EXPECT_EQ(all["waiting"][1]["tenant_id"], "globex");
+    EXPECT_EQ(all["dead"][0]["tenant_id"], "acme");
+    EXPECT_THAT(text_of({"--key", "k"}), AllOf(HasSubstr("TENANT"), HasSubstr("globex")));
+    const json one = whole({"--key", "k", "--tenant", "globex"});
+    ASSERT_EQ(one["waiting"].size(), 1U);
+    EXPECT_EQ(one["waiting"][0]["id"], id("02"));
+    EXPECT_EQ(one["dead_total"], 0);
+    EXPECT_THAT(text_of({"--key", "k", "--tenant", "globex"}), Not(HasSubstr("TENANT")));
+    text_of({"--key", "k", "--tenant", "nobody"}, 1);
+    EXPECT_EQ(run_on({"explain", id("01"), "--tenant", "acme"}).status.code, 2);
+    EXPECT_EQ(run_on({"explain", "--key", "k", "--tenant", ""}).status.code, 2);
+}
+
 // Infinite, and as far away as a number can mean.
 TEST_P(Explain, TimesThatMeanNothingAreShownAsSomething) {
     const std::string times[] = {

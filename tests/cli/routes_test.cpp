@@ -542,6 +542,37 @@ TEST_P(Routes, AFileWithoutARouteThatHasEventsLeftIsRefusedByARunningRelay) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST_P(Routes, WhatWasDoneIsToldAsJsonToo) {
+    const std::string box = subscriber("box");
+    emit("01");
+    emit("02");
+    let_one_finish(box);
+    EXPECT_EQ(result({"routes", "accept", "far"}), (json{{"route", "far"}, {"ledgers", 1}}));
+    EXPECT_EQ(result({"routes", "rename", "far", "farther"}),
+              (json{{"route", "farther"}, {"was", "far"}, {"ledgers", 1}}));
+    EXPECT_EQ(run_on({"routes", "retire", "farther", "--json"}).status.code, 2);
+    EXPECT_EQ(
+        result({"routes", "retire", "farther", "--yes"}),
+        (json{
+            {"route", "farther"}, {"unfinished", 2}, {"unfinished_is_more", false}, {"dead", 0}}));
+    const std::string table = on_sqlite() ? "outbox_events" : "public.outbox_events";
+    const json kept = result({"routes", "continue"});
+    EXPECT_EQ(kept["table"], table);
+    EXPECT_TRUE(kept["routes"].is_number());
+    EXPECT_EQ(result({"routes", "begin"}), (json{{"table", table}, {"routes", 1}}));
+
+    EXPECT_EQ(result({"migrate"}), (json{{"applied", json::array()}}));
+    EXPECT_EQ(run_on({"migrate", "--print", "--json"}).status.code, 2);
+    EXPECT_EQ(run_on({"routes", "retire", "near", "--yes"}).status.code, 0);
+    sql("DELETE FROM outbox_events");
+    EXPECT_THAT(result({"migrate", "--uninstall", "--only", "producer"})["removed"],
+                testing::Contains("outbox_events"));
+    const json made = result({"migrate"});
+    ASSERT_FALSE(made["applied"].empty());
+    EXPECT_EQ(made["applied"][0]["side"], "producer");
+    EXPECT_EQ(made["applied"][0]["version"], 1);
+}
+
 TEST_P(Routes, WithoutSideTablesTheAnswerIsClear) {
     const std::string bare = database("bare");
     if (on_sqlite()) sql(bare, "PRAGMA user_version = 1");  // makes the file

@@ -105,6 +105,25 @@ TEST_P(Audited, DelayedEventsAreListedCancelledAndDeliveredWhenDue) {
     EXPECT_EQ(running.stop(), kStopped);
 }
 
+TEST_P(Audited, DelayedEventsOfATenantAreListedAndCancelledAlone) {
+    delay(kFirst, "o-1", "1 day");
+    delay(kSecond, "o-1", "2 days");
+    sql("UPDATE outbox_scheduled SET tenant_id = 'acme' WHERE id = '" + std::string(kFirst) + "'");
+    sql("UPDATE outbox_scheduled SET tenant_id = '' WHERE id = '" + std::string(kSecond) + "'");
+    const json acme = result({"scheduled", "list", "--tenant", "acme"});
+    ASSERT_EQ(acme.size(), 1U);
+    EXPECT_EQ(acme[0]["id"], kFirst);
+    EXPECT_EQ(acme[0]["tenant_id"], "acme");
+    EXPECT_EQ(result({"scheduled", "list", "--tenant", "default"}).size(), 1U);
+    EXPECT_EQ(result({"scheduled", "list", "--tenant", "acme", "--default-tenant", "acme"}).size(),
+              2U);
+    EXPECT_EQ(result({"explain", "--key", "o-1", "--tenant", "acme"})["delayed_total"], 1);
+    EXPECT_EQ(run_on({"scheduled", "cancel", "--tenant", ""}).status.code, 2);
+    EXPECT_EQ(result({"scheduled", "cancel", "--tenant", "acme"})["matched"], 1);
+    EXPECT_EQ(result({"scheduled", "list"})[0]["id"], kSecond);
+    EXPECT_THAT(value("SELECT detail FROM outbox_audit"), HasSubstr("tenant acme"));
+}
+
 TEST_P(Audited, ADelayedEventThatIsNeverDueIsListedToo) {
     if (GetParam() == std::string("sqlite")) GTEST_SKIP() << "no time there is infinite";
     delay(kFirst, "o-1", "1 day");

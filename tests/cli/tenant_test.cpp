@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "tests/support/eventually.h"
@@ -171,6 +172,34 @@ TEST_P(Tenants, APausedOneIsKeptOverARestartWhileOthersGoOnAndGoesOnInOrder) {
                     "resume') AND detail LIKE '%reason: %moves' OR detail LIKE '%it moved'"),
               "2");
     EXPECT_EQ(second.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(Tenants, EachHasATopicOfItsOwnByTheTemplate) {
+    for (const char* tenant : {"'aaaa'", "'bbbb'", "''"}) {
+        const std::string n = std::to_string(++written_["none"]);
+        sql(std::string("INSERT INTO ") + GetParam().table +
+            " (id, tenant_id, key, event_type, payload" + (adopted() ? "" : ", aggregate_type") +
+            ") VALUES ('00000000-0000-7000-8000-00000000000" + n + "', " + tenant +
+            ", 'k', 'Made', '1'" + (adopted() ? ")" : ", 'Order')"));
+    }
+    Process running = relay({"--topic-template", "{tenant_id}-orders"});
+    const auto topics = [&] {
+        std::istringstream lines(running.stdout_text());
+        std::set<std::string> out;
+        for (std::string line; std::getline(lines, line);) {
+            const json event = json::parse(line, nullptr, false);
+            if (!event.is_discarded()) out.insert(event["topic"]);
+        }
+        return out;
+    };
+    EXPECT_TRUE(eventually(60s, "each is sent to its topic",
+                           [&] {
+                               return topics() ==
+                                      (std::set<std::string>{"aaaa-orders", "bbbb-orders",
+                                                             GetParam().table});
+                           }))
+        << running.stdout_text() << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
 TEST_P(Tenants, ADrainedOneIsPausedOnceAllOfItIsSentAndNotBefore) {

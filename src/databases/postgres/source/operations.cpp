@@ -38,8 +38,7 @@ class DeadQuery {
         equal("event_type", filter.event_type);
         equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
         equal("error_code", filter.error_code);
-        equal("coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) + ")",
-              filter.tenant);
+        equal(tenant_or("tenant_id", default_tenant), filter.tenant);
         if (filter.idle) {
             where_ +=
                 " AND (retry_requested_at IS NULL OR (source, route) NOT IN (SELECT source, "
@@ -51,7 +50,8 @@ class DeadQuery {
         where_ += " AND dead_id <= " + next();
     }
     // Of outbox_scheduled, which has one table's events alone.
-    DeadQuery(const std::string& table, const ScheduledFilter& filter) {
+    DeadQuery(const std::string& table, const ScheduledFilter& filter,
+              const std::string& default_tenant) {
         params_.text(table);
         where_ = " WHERE $1 <> ''";
         if (!filter.ids.empty()) {
@@ -60,6 +60,7 @@ class DeadQuery {
         }
         equal("event_type", filter.event_type);
         equal("coalesce(nullif(key, ''), aggregate_id)", filter.key);
+        equal(tenant_or("tenant_id", default_tenant), filter.tenant);
     }
     void after(std::int64_t dead_id) {
         params_.integer(dead_id);
@@ -328,19 +329,19 @@ class PostgresOperations final : public Operations {
                                                  std::size_t limit) override {
         const auto place = scheduled_table();
         if (!place.ok()) return place.status();
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         const std::string tail = query.limit(limit);
         const auto rows =
             connection_.query("SELECT id, aggregate_type, aggregate_id, event_type, topic, key, " +
-                                  epoch_us("available_at") + " FROM " + *place + query.where() +
-                                  " ORDER BY available_at, schedule_id" + tail,
+                                  epoch_us("available_at") + ", tenant_id FROM " + *place +
+                                  query.where() + " ORDER BY available_at, schedule_id" + tail,
                               query.params());
         if (!rows.ok()) return rows.status();
         std::vector<ScheduledInfo> events;
         for (int row = 0; row < rows->size(); ++row) {
             events.push_back({rows->string(row, 0), rows->string(row, 1), rows->string(row, 2),
                               rows->string(row, 3), rows->string(row, 4), rows->string(row, 5),
-                              rows->integer(row, 6)});
+                              rows->integer(row, 6), rows->string(row, 7)});
         }
         return events;
     }
@@ -348,7 +349,7 @@ class PostgresOperations final : public Operations {
     Result<std::int64_t> count_scheduled(const ScheduledFilter& filter) override {
         const auto place = scheduled_table();
         if (!place.ok()) return place.status();
-        const DeadQuery query(table_, filter);
+        const DeadQuery query(table_, filter, config_.default_tenant);
         const auto rows =
             connection_.query("SELECT count(*) FROM " + *place + query.where(), query.params());
         if (!rows.ok()) return rows.status();
@@ -358,7 +359,7 @@ class PostgresOperations final : public Operations {
     Result<std::int64_t> cancel_scheduled(const ScheduledFilter& filter) override {
         const auto place = scheduled_table();
         if (!place.ok()) return place.status();
-        DeadQuery query(table_, filter);
+        DeadQuery query(table_, filter, config_.default_tenant);
         return audited("DELETE FROM " + *place + query.where(), query, "scheduled cancel",
                        describe(filter));
     }

@@ -109,7 +109,8 @@ class PostgresTracer final : public EventTracer {
         return found;
     }
 
-    Result<std::vector<EventTrace>> of_key(const std::string& key, std::size_t limit) override {
+    Result<std::vector<EventTrace>> of_key(const std::string& key, const std::string& tenant,
+                                           std::size_t limit) override {
         std::string unfinished = any_unfinished(table_);
         if (table_.by_position && table_.has_side_tables) {
             const std::string of_table = "(r.source = " + quote_literal(about_.name) +
@@ -123,8 +124,12 @@ class PostgresTracer final : public EventTracer {
                          position_ + " / 65536 WHERE " + of_table + " AND " +
                          bit_of("l.done", position_) + " = false))";
         }
+        const std::string whose = tenant.empty()
+                                      ? ""
+                                      : " AND " + tenant_of(table_, config_.default_tenant) +
+                                            " = " + quote_literal(tenant);
         auto rows = connection_.query("SELECT " + columns() + " FROM " + table_.sql + " t WHERE " +
-                                          key_of(table_) + " = $1 AND " + unfinished +
+                                          key_of(table_) + " = $1" + whose + " AND " + unfinished +
                                           " ORDER BY " + order_by(table_) + " LIMIT $2",
                                       Params().text(key).integer(static_cast<std::int64_t>(limit)));
         if (!rows.ok()) return rows.status();
@@ -379,6 +384,7 @@ class PostgresTracer final : public EventTracer {
         return list + ")";
     }
 
+    // Keys are a tenant's own.
     Result<EarlierOfKey> earlier_of_key(const TracedRoute& route, const TracedEvent& event,
                                         const std::string& raw_id) {
         Params params = Params().text(raw_id).text(route.source).text(route.route).text(event.key);
@@ -395,18 +401,15 @@ class PostgresTracer final : public EventTracer {
             params.integer(event.position);
             of_event += " AND " + position_ + " = $5";  // two may have one id
         }
-        std::string tenants = "true";
-        if (route.source != about_.name) {
-            tenants = "strpos(" + quote_literal(route.source.substr(about_.name.size() + 1) + ",") +
-                      ", " + tenant_of(table_, config_.default_tenant) + " || ',') > 0";
-        }
+        const std::string same_tenant =
+            tenant_of(table_, config_.default_tenant) + " = " + quote_literal(event.tenant_id);
         const std::string limit = std::to_string(BoundedCount::kLimit + 1);
         const auto rows = connection_.query(
             ledger + "SELECT u.id, u.position, count(*) OVER () FROM (SELECT " +
                 table_.quoted("id") + "::text AS id, " + position_ + " AS position, " +
                 order_of("t.") + " AS place FROM " + table_.sql + " t" + joined +
                 " CROSS JOIN (SELECT t.* FROM " + table_.sql + " t WHERE " + of_event +
-                " LIMIT 1) e WHERE " + key_of(table_) + " = $4 AND " + tenants + " AND " +
+                " LIMIT 1) e WHERE " + key_of(table_) + " = $4 AND " + same_tenant + " AND " +
                 unfinished + " AND " + order_of("t.") + " < " + order_of("e.") +
                 " ORDER BY place LIMIT " + limit + ") u ORDER BY u.place LIMIT 1",
             params);

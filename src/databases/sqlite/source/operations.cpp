@@ -31,8 +31,8 @@ std::string where_of_dead(const DeadFilter& filter, const std::string& default_t
     if (!filter.key.empty()) where += " AND coalesce(nullif(key, ''), aggregate_id) = ?5";
     if (!filter.error_code.empty()) where += " AND error_code = ?6";
     if (!filter.tenant.empty()) {
-        where += " AND coalesce(nullif(tenant_id, ''), " + quote_literal(default_tenant) +
-                 ") = " + quote_literal(filter.tenant);
+        where +=
+            " AND " + tenant_or("tenant_id", default_tenant) + " = " + quote_literal(filter.tenant);
     }
     if (filter.idle) {
         where +=
@@ -42,11 +42,15 @@ std::string where_of_dead(const DeadFilter& filter, const std::string& default_t
     return where;
 }
 
-std::string where_scheduled(const ScheduledFilter& filter) {
+std::string where_scheduled(const ScheduledFilter& filter, const std::string& default_tenant) {
     std::string where = " WHERE coalesce(?1, ?2, ?3) IS NOT NULL";
     if (!filter.ids.empty()) where += " AND id IN (SELECT value FROM json_each(?1))";
     if (!filter.event_type.empty()) where += " AND event_type = ?2";
     if (!filter.key.empty()) where += " AND coalesce(nullif(key, ''), aggregate_id) = ?3";
+    if (!filter.tenant.empty()) {
+        where +=
+            " AND " + tenant_or("tenant_id", default_tenant) + " = " + quote_literal(filter.tenant);
+    }
     return where;
 }
 
@@ -301,14 +305,13 @@ class SqliteOperations final : public Operations {
         if (table_ != "outbox_events") return no_delayed_events(table_);
         Statement rows(*database_,
                        "SELECT id, aggregate_type, aggregate_id, event_type, topic, key, "
-                       "available_at FROM outbox_scheduled" +
-                           where_scheduled(filter) +
-                           " ORDER BY available_at, schedule_id LIMIT ?4");
+                       "available_at, tenant_id FROM outbox_scheduled" +
+                           where_of(filter) + " ORDER BY available_at, schedule_id LIMIT ?4");
         bind(rows, filter).bind(static_cast<std::int64_t>(limit));
         std::vector<ScheduledInfo> events;
         while (rows.step()) {
             events.push_back({rows.string(0), rows.string(1), rows.string(2), rows.string(3),
-                              rows.string(4), rows.string(5), rows.integer(6)});
+                              rows.string(4), rows.string(5), rows.integer(6), rows.string(7)});
         }
         if (Status status = rows.status(); !status.ok()) return status;
         return events;
@@ -316,8 +319,7 @@ class SqliteOperations final : public Operations {
 
     Result<std::int64_t> count_scheduled(const ScheduledFilter& filter) override {
         if (table_ != "outbox_events") return no_delayed_events(table_);
-        Statement row(*database_,
-                      "SELECT count(*) FROM outbox_scheduled" + where_scheduled(filter));
+        Statement row(*database_, "SELECT count(*) FROM outbox_scheduled" + where_of(filter));
         bind(row, filter);
         const std::int64_t count = row.step() ? row.integer(0) : 0;
         if (Status status = row.status(); !status.ok()) return status;
@@ -328,10 +330,10 @@ class SqliteOperations final : public Operations {
         if (table_ != "outbox_events") return no_delayed_events(table_);
         WriteTransaction transaction(*database_);
         if (Status status = transaction.begin(); !status.ok()) return status;
-        Statement ids(*database_, ids_of("outbox_scheduled", where_scheduled(filter)));
+        Statement ids(*database_, ids_of("outbox_scheduled", where_of(filter)));
         bind(ids, filter);
         return carry_out(transaction, ids, "scheduled cancel", describe(filter), [&] {
-            Statement remove(*database_, "DELETE FROM outbox_scheduled" + where_scheduled(filter));
+            Statement remove(*database_, "DELETE FROM outbox_scheduled" + where_of(filter));
             return bind(remove, filter).run();
         });
     }
@@ -467,6 +469,10 @@ class SqliteOperations final : public Operations {
     Statement& bind(Statement& statement, const DeadFilter& filter) const {
         statement.bind(table_).bind(json_array(filter.ids)).bind(filter.route);
         return statement.bind(filter.event_type).bind(filter.key).bind(filter.error_code);
+    }
+
+    [[nodiscard]] std::string where_of(const ScheduledFilter& filter) const {
+        return where_scheduled(filter, config_.default_tenant);
     }
 
     Statement& bind(Statement& statement, const ScheduledFilter& filter) const {

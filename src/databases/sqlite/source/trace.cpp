@@ -98,10 +98,14 @@ class SqliteTracer final : public EventTracer {
         return found;
     }
 
-    Result<std::vector<EventTrace>> of_key(const std::string& key, std::size_t limit) override {
+    Result<std::vector<EventTrace>> of_key(const std::string& key, const std::string& tenant,
+                                           std::size_t limit) override {
         std::vector<EventTrace> found;
-        Status status = take_rows(order_key_of(table_) + " = ?1 AND " + any_unfinished(table_), key,
-                                  limit, false, found);
+        const std::string whose =
+            tenant.empty() ? "" : " AND " + tenant_name() + " = " + quote_literal(tenant);
+        Status status =
+            take_rows(order_key_of(table_) + " = ?1" + whose + " AND " + any_unfinished(table_),
+                      key, limit, false, found);
         if (!status.ok()) return status;
         return found;
     }
@@ -125,6 +129,10 @@ class SqliteTracer final : public EventTracer {
     }
 
   private:
+    [[nodiscard]] std::string tenant_name() const {
+        return tenant_or(table_.has("tenant_id") ? table_.quoted("tenant_id") : "NULL",
+                         table_.default_tenant);
+    }
     // As the table has it, of one as it has it or as consumers see it.
     [[nodiscard]] std::string own_id(const std::string& id) const {
         const std::string prefix = table_.id_prefix();
@@ -172,7 +180,7 @@ class SqliteTracer final : public EventTracer {
             if (with_earlier && !trace.row->finished && !trace.row->key.empty()) {
                 for (TracedRoute& route : trace.routes) {
                     if (route.finished) continue;
-                    Status status = add_earlier(trace.row->key, rows.integer(0), route);
+                    Status status = add_earlier(*trace.row, rows.integer(0), route);
                     if (!status.ok()) return status;
                 }
             }
@@ -270,28 +278,22 @@ class SqliteTracer final : public EventTracer {
         return row.status();
     }
 
-    Status add_earlier(const std::string& key, std::int64_t order, TracedRoute& route) {
+    // Keys are a tenant's own.
+    Status add_earlier(const TracedEvent& event, std::int64_t order, TracedRoute& route) {
         spi::PositionSet finished;
         if (table_.native && !about_.is_other) {
             auto loaded = load_finished(*database_, route.source, route.route);
             if (!loaded.ok()) return loaded.status();
             finished = *std::move(loaded);
         }
-        const auto tenants = sources::tenants_of(route.source, table_.name);
-        Statement rows(
-            *database_,
-            "SELECT " + order_ + ", typeof(" + table_.quoted("id") + "), " + table_.quoted("id") +
-                ", " + (table_.has("tenant_id") ? table_.quoted("tenant_id") : "NULL") + " FROM " +
-                table_.sql + " t WHERE " + order_key_of(table_) + " = ?1 AND " + order_ +
-                " < ?2 AND " + any_unfinished(table_) + " ORDER BY " + order_);
-        rows.bind(key).bind(order);
+        Statement rows(*database_, "SELECT " + order_ + ", typeof(" + table_.quoted("id") + "), " +
+                                       table_.quoted("id") + " FROM " + table_.sql + " t WHERE " +
+                                       order_key_of(table_) + " = ?1 AND " + order_ + " < ?2 AND " +
+                                       tenant_name() + " = ?3 AND " + any_unfinished(table_) +
+                                       " ORDER BY " + order_);
+        rows.bind(event.key).bind(order).bind(event.tenant_id);
         EarlierOfKey& earlier = route.earlier;
         while (!earlier.count.more && rows.step()) {
-            const std::string_view tenant = table_.tenant_of(rows.text(3));
-            if (!tenants.empty() &&
-                std::find(tenants.begin(), tenants.end(), tenant) == tenants.end()) {
-                continue;
-            }
             const std::string raw_id = raw_id_of(rows, 1, 2);
             if (table_.native) {
                 if (rows.integer(0) <= 0 || finished.contains(rows.integer(0))) continue;

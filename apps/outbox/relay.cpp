@@ -107,7 +107,7 @@ std::string metrics_of(const relay::Relay& relay, const std::string& table,
                        const relay::RelayOptions& options, const Spans& spans) {
     const auto health = relay.health();
     runtime::MetricsSnapshot snapshot;
-    if (spans.figures != nullptr) snapshot.spans = spans.figures();
+    if (spans.stats != nullptr) snapshot.spans = spans.stats();
     snapshot.source = table;
     snapshot.database_stats = relay.database_stats();
     snapshot.leading = health.leading;
@@ -122,7 +122,7 @@ std::string metrics_of(const relay::Relay& relay, const std::string& table,
 }
 
 // What a relay knows beyond the database: how long its events take, by `LatencyHistogram`.
-nlohmann::ordered_json figures_of(const relay::Relay& relay) {
+nlohmann::ordered_json stats_of(const relay::Relay& relay) {
     using relay::LatencyHistogram;
     nlohmann::ordered_json routes = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < relay.routes().size(); ++i) {
@@ -160,7 +160,7 @@ admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& das
         make_desk({.source = source,
                    .table_named = true,
                    .blocks_key = dashboard.blocks_key,
-                   .relay = [&relay] { return figures_of(relay); }}));
+                   .relay = [&relay] { return stats_of(relay); }}));
 }
 
 // Null when it is off, or when the default address is taken: only an address that was asked for

@@ -32,7 +32,7 @@ Result<Spans> open_spans(const std::string& url, const std::string& instance) {
         *std::move(endpoint), tracing::SpanSource{"outbox", instance, OUTBOX_VERSION}, log_change);
     Spans spans;
     spans.queue = &exporter->queue();
-    spans.figures = [exporter = exporter.get()] {
+    spans.stats = [exporter = exporter.get()] {
         return runtime::MetricsSnapshot::Spans{exporter->sent(), exporter->dropped()};
     };
     spans.exporter = std::move(exporter);

@@ -13,8 +13,8 @@ namespace outbox::app {
 
 /// Where a relay's spans go: the receiver of OTLP that --otlp-endpoint names.
 struct Spans {
-    tracing::SpanQueue* queue = nullptr;                            ///< Null: there is none.
-    std::function<runtime::MetricsSnapshot::Spans()> figures = {};  ///< From any thread.
+    tracing::SpanQueue* queue = nullptr;                          ///< Null: there is none.
+    std::function<runtime::MetricsSnapshot::Spans()> stats = {};  ///< From any thread.
     std::shared_ptr<void> exporter = {};  ///< Sends them as long as this lives.
 };
 

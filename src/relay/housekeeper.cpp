@@ -91,7 +91,7 @@ Status Housekeeper::turn() {
     }
     if (now_us >= next_stats_us_) {
         next_stats_us_ = now_us + kStatsEveryUs;
-        const Status status = bear("figures of the table", look_at_figures());
+        const Status status = bear("figures of the table", look_at_stats());
         if (!status.ok()) return status;
     }
     if (now_us >= next_tidy_us_) {
@@ -233,7 +233,7 @@ Status Housekeeper::tell_paused() {
     return {};
 }
 
-Status Housekeeper::look_at_figures() {
+Status Housekeeper::look_at_stats() {
     const auto stats = deps_.recorder.stats();
     if (!stats.ok()) return stats.status();
     if (stats->refusal != told_refusal_) {
@@ -244,7 +244,7 @@ Status Housekeeper::look_at_figures() {
         told_due_refusal_ = stats->due_refusal;
         deps_.notify(delayed_refused(told_due_refusal_));
     }
-    const core::Lock lock(figures_mutex_);
+    const core::Lock lock(stats_mutex_);
     database_stats_ = *stats;
     return {};
 }
@@ -272,8 +272,8 @@ void Housekeeper::prune(spi::Recorder& recorder) {
 }
 
 Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
-    std::vector<spi::RouteStats> saved;
-    const double seconds = static_cast<double>(now_us - last_figures_us_) / 1e6;
+    std::vector<spi::SavedStats> saved;
+    const double seconds = static_cast<double>(now_us - last_saved_us_) / 1e6;
     std::vector<Told> telling = told_;
     for (std::size_t route = 0; route < routes_.size(); ++route) {
         const RouteStats& stats = *stats_[route];
@@ -297,7 +297,7 @@ Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
                          news ? deps_.clock.wall_us() : 0, rate, path, settled, told.settled});
         told = {published, dead, errors, circuit, rate, std::move(path), settled};
     }
-    last_figures_us_ = now_us;
+    last_saved_us_ = now_us;
     if (saved.empty()) return {};
     if (Status status = deps_.recorder.save_stats(epoch_, saved); !status.ok()) {
         return status;
@@ -307,7 +307,7 @@ Status Housekeeper::save_stats(std::int64_t now_us, bool last) {
 }
 
 spi::Recorder::Stats Housekeeper::database_stats() const {
-    const core::Lock lock(figures_mutex_);
+    const core::Lock lock(stats_mutex_);
     return database_stats_;
 }
 

@@ -22,7 +22,7 @@ namespace outbox::relay {
 [[nodiscard]] Note rows_refused(const std::string& refusal);
 
 /// What an owner does beside the path of events: moves delayed events that are due, hands over dead
-/// letters that an operator wants sent again, saves figures, prunes. On a thread and a connection
+/// letters that an operator wants sent again, saves stats, prunes. On a thread and a connection
 /// of its own, so that a slow statement delays no event. `turn` belongs to one thread.
 class Housekeeper {
   public:
@@ -46,7 +46,7 @@ class Housekeeper {
     /// Removes by `recorder` what is old enough, where that is due. Of one thread.
     void prune(spi::Recorder& recorder);
 
-    /// The database's figures as last read, at most a few seconds old. Any thread.
+    /// The database's stats as last read, at most a few seconds old. Any thread.
     [[nodiscard]] spi::Recorder::Stats database_stats() const;
     /// No row is there below it; 0: not known. Any thread.
     [[nodiscard]] spi::Position lowest() const { return lowest_.load(std::memory_order_relaxed); }
@@ -57,7 +57,7 @@ class Housekeeper {
     Status tell_destinations();
     Status save_stats(std::int64_t now_us, bool last);
     Status bear(const char* chore, const Status& status);
-    Status look_at_figures();
+    Status look_at_stats();
 
     Deps deps_;
     std::span<const RouteSpec> routes_;
@@ -72,7 +72,7 @@ class Housekeeper {
     std::int64_t next_prune_us_ = 0;
     std::int64_t next_stats_us_ = 0;
     std::int64_t next_tidy_us_ = 0;
-    std::int64_t last_figures_us_ = 0;
+    std::int64_t last_saved_us_ = 0;
     std::int64_t prune_wait_us_ = 0;
     std::string prune_error_;
     std::map<std::string, std::string, std::less<>> told_failures_;  // by chore
@@ -93,8 +93,8 @@ class Housekeeper {
     };
     std::vector<Told> told_;
     std::atomic<spi::Position> lowest_{0};
-    mutable core::Mutex figures_mutex_;
-    spi::Recorder::Stats database_stats_ OUTBOX_GUARDED_BY(figures_mutex_);
+    mutable core::Mutex stats_mutex_;
+    spi::Recorder::Stats database_stats_ OUTBOX_GUARDED_BY(stats_mutex_);
 };
 
 }  // namespace outbox::relay

@@ -43,9 +43,9 @@ class Pacing {
 
     /// Waits for events in place of the sink, where the reader can. False: it cannot.
     bool wait_for_events(std::chrono::milliseconds wait, std::int64_t now_us);
-    /// Whether only the reader can end a wait early: nothing is under way and reading follows.
     /// The last read returned as much as it might, so that another follows at once.
     [[nodiscard]] bool more_follows() const { return more_follows_; }
+    /// Whether only the reader can end a wait early: nothing is under way and reading follows.
     [[nodiscard]] bool waits_for_events() const;
     /// When it has something to do again.
     [[nodiscard]] std::int64_t next_us(std::int64_t now_us) const;

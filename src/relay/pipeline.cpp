@@ -320,7 +320,7 @@ void Pipeline::report(std::int64_t now_us, bool last) {
         note.fields.insert(note.fields.begin(), {"route", flow_.route.name});
         deps_.notify({level, std::move(note.what), std::move(note.fields)});
     }
-    deps_.stats.set_figures(std::move(told.figures));
+    deps_.stats.set_sink_stats(std::move(told.stats));
     deps_.stats.set_tenants(flow_.tenants.counts());
 }
 

@@ -123,20 +123,20 @@ struct RouteStats {
     }
 
     /// What the sink says of itself.
-    void set_figures(std::vector<std::pair<std::string_view, std::int64_t>> figures) {
+    void set_sink_stats(std::vector<std::pair<std::string_view, std::int64_t>> stats) {
         const core::Lock lock(mutex_);
-        figures_ = std::move(figures);
+        sink_stats_ = std::move(stats);
     }
-    [[nodiscard]] std::vector<std::pair<std::string_view, std::int64_t>> figures() const {
+    [[nodiscard]] std::vector<std::pair<std::string_view, std::int64_t>> sink_stats() const {
         const core::Lock lock(mutex_);
-        return figures_;
+        return sink_stats_;
     }
 
   private:
     static inline const spi::ReadPath kTable{"polling", {}};
 
     mutable core::Mutex mutex_;
-    std::vector<std::pair<std::string_view, std::int64_t>> figures_ OUTBOX_GUARDED_BY(mutex_);
+    std::vector<std::pair<std::string_view, std::int64_t>> sink_stats_ OUTBOX_GUARDED_BY(mutex_);
     Tenants tenants_ OUTBOX_GUARDED_BY(mutex_);
     std::string last_error_ OUTBOX_GUARDED_BY(mutex_);
     std::uint64_t error_count_ OUTBOX_GUARDED_BY(mutex_) = 0;

@@ -184,7 +184,7 @@ void add_route(Page& page, const std::string& name, const relay::RouteStats& sta
         const std::string reason(error_code_name(static_cast<ErrorCode>(i)));
         page.counter("outbox_publish_errors_total", count, {{"route", name}, {"reason", reason}});
     }
-    for (const auto& [name_of_metric, value] : stats.figures()) {
+    for (const auto& [name_of_metric, value] : stats.sink_stats()) {
         page.value(name_of_metric, static_cast<double>(value), labels);
     }
     add_latency(page, labels, stats.latency);

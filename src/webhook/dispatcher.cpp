@@ -60,7 +60,7 @@ void Dispatcher::turn(std::chrono::milliseconds max_wait) {
     deps_.sender.poll(wait, deps_.queues.wake_fd(), attempted_);
     judge(attempted_);
     if (epoch_ != 0) flush(false);
-    publish_figures();
+    publish_stats();
 }
 
 void Dispatcher::finish() {
@@ -75,7 +75,7 @@ void Dispatcher::finish() {
     const bool told = flush(true, true);
     lose_lease();
     if (told) std::ignore = deps_.outlet.release(epoch);
-    publish_figures();
+    publish_stats();
 }
 
 // Whether this process may send. A lease that ran out while something took long is still this
@@ -563,7 +563,7 @@ void Dispatcher::remark(Remark::Level level, std::string what,
     }
 }
 
-void Dispatcher::publish_figures() {
+void Dispatcher::publish_stats() {
     mine_.dispatching = lease_holds();
     mine_.enabled = mine_.disabled = mine_.paused = 0;
     const Now at = now();
@@ -578,7 +578,7 @@ void Dispatcher::publish_figures() {
     tell_own_faults();
     mine_.under_way = static_cast<std::int64_t>(under_way_.size());
     const core::Lock lock(mutex_);
-    figures_ = mine_;
+    stats_ = mine_;
 }
 
 // Each once, until there is none any more.
@@ -598,9 +598,9 @@ void Dispatcher::tell_own_faults() {
     remark(Remark::Level::kInfo, "webhooks_own_fault_over", {});
 }
 
-Figures Dispatcher::figures() const {
+DispatcherStats Dispatcher::stats() const {
     const core::Lock lock(mutex_);
-    return figures_;
+    return stats_;
 }
 
 std::vector<Remark> Dispatcher::take_remarks() {

@@ -24,7 +24,7 @@
 namespace outbox::webhook {
 
 /// What the metrics show of a dispatcher.
-struct Figures {
+struct DispatcherStats {
     bool dispatching = false;  ///< This process delivers; else another does, or none can.
     std::int64_t enabled = 0;  ///< Endpoints.
     std::int64_t disabled = 0;
@@ -57,7 +57,7 @@ class Dispatcher {
     void finish();
 
     /// From any thread.
-    [[nodiscard]] Figures figures() const;
+    [[nodiscard]] DispatcherStats stats() const;
     [[nodiscard]] std::vector<Remark> take_remarks();
 
   private:
@@ -108,7 +108,7 @@ class Dispatcher {
     void worked();
     void remark(Remark::Level level, std::string what,
                 std::vector<std::pair<std::string, std::string>> fields);
-    void publish_figures();
+    void publish_stats();
 
     Deps deps_;
     const DispatchOptions options_;
@@ -152,9 +152,9 @@ class Dispatcher {
     std::vector<Attempted> attempted_;
     std::set<std::string> own_faults_;  // that were said
 
-    Figures mine_;
+    DispatcherStats mine_;
     mutable core::Mutex mutex_;
-    Figures figures_ OUTBOX_GUARDED_BY(mutex_);
+    DispatcherStats stats_ OUTBOX_GUARDED_BY(mutex_);
     std::vector<Remark> remarks_ OUTBOX_GUARDED_BY(mutex_);
 };
 

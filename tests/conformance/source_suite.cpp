@@ -386,7 +386,7 @@ TEST_P(SourceSuite, RefusesEverythingOfAnOwnerOfThePast) {
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().code, ErrorCode::kLeaseLost);
     }
-    EXPECT_EQ(recorder->save_stats(epoch - 1, std::vector<spi::RouteStats>(1)).error().code,
+    EXPECT_EQ(recorder->save_stats(epoch - 1, std::vector<spi::SavedStats>(1)).error().code,
               ErrorCode::kLeaseLost);
     if (removes()) {
         EXPECT_EQ(recorder->remove(epoch - 1, std::vector<spi::Position>{position}).error().code,

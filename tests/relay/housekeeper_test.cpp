@@ -56,7 +56,7 @@ class Chores final : public spi::Recorder {
         ++key_looks;
         return std::vector<spi::DeadKey>{};
     }
-    Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }
+    Status save_stats(std::uint64_t, std::span<const spi::SavedStats>) override { return {}; }
     Result<Stats> stats() override {
         if (stats_error) return *stats_error;
         return figures;

@@ -220,7 +220,7 @@ class TableRecorder final : public spi::Recorder {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
         return std::vector<spi::DeadKey>{};
     }
-    Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override {
+    Status save_stats(std::uint64_t, std::span<const spi::SavedStats>) override {
         return table_.reach();
     }
     Result<Stats> stats() override {

@@ -310,7 +310,7 @@ class SimRecorder final : public spi::Recorder {
     Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override {
         return ask([&] { return c_.database.dead_keys(route); });
     }
-    Status save_stats(std::uint64_t, std::span<const spi::RouteStats>) override { return {}; }
+    Status save_stats(std::uint64_t, std::span<const spi::SavedStats>) override { return {}; }
     Result<Stats> stats() override { return Stats{}; }
 
   private:

@@ -179,7 +179,7 @@ TEST_P(DispatcherTest, AnOutageCountsNoAttemptAndKeepsOrder) {
     EXPECT_EQ(left("down"), 300);
     EXPECT_EQ(db_->number("SELECT coalesce(max(attempts), 0) FROM outbox_webhook_deliveries"), 0);
     EXPECT_LT(rig.receivers.attempts("down"), 40U) << "it is asked with back-off";
-    EXPECT_EQ(rig.figures().paused, 1);
+    EXPECT_EQ(rig.stats().paused, 1);
     ASSERT_EQ(rig.write(keyed(300, 400, 10)), "");
     is_down = false;
     ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }, 1'000));
@@ -196,7 +196,7 @@ TEST_P(DispatcherTest, AnEndpointThatRefusesEverythingIsPausedAndOneThatComesBac
     };
     ASSERT_EQ(rig.write(keyed(0, 200, 40)), "");
     rig.turns(1'000, 20);
-    EXPECT_EQ(rig.figures().paused, 1);
+    EXPECT_EQ(rig.stats().paused, 1);
     EXPECT_LT(rig.receivers.attempts("one"), 30U);
     EXPECT_EQ(left(), 200);
     fails = false;
@@ -886,7 +886,7 @@ TEST_P(DispatcherTest, AFaultOfOursCountsForNobodyAndIsSaidOnce) {
                           "failing_since IS NULL AND state = 'enabled'"),
               5);
     EXPECT_EQ(db_->number("SELECT max(attempts) FROM outbox_webhook_deliveries"), 0);
-    EXPECT_EQ(rig.figures().failed_total, 0);
+    EXPECT_EQ(rig.stats().failed_total, 0);
     EXPECT_EQ(rig.times_said("webhooks_own_fault"), 1U) << rig.remarks();
     EXPECT_EQ(
         db_->value("SELECT last_error FROM outbox_webhook_endpoints WHERE endpoint_id = 'p0'"),
@@ -951,12 +951,12 @@ TEST_P(DispatcherTest, WhatIsCountedOfAnEndpointGoesWithIt) {
     Rig rig(url_, with_a_long_lease());
     rig.receivers.answer = [](const auto&, const auto&) { return ScriptedReceivers::down(); };
     ASSERT_EQ(rig.write(keyed(0, 30, 3)), "");
-    ASSERT_TRUE(rig.turn_until("they are counted", [&] { return rig.figures().waiting == 30; }));
+    ASSERT_TRUE(rig.turn_until("they are counted", [&] { return rig.stats().waiting == 30; }));
     ASSERT_TRUE(open_registry(url_)->remove("gone").value_or_throw().has_value());
     rig.turns(5, 1'000);
-    EXPECT_EQ(rig.figures().waiting, 0);
-    EXPECT_EQ(rig.figures().paused, 0);
-    EXPECT_EQ(rig.figures().enabled, 0);
+    EXPECT_EQ(rig.stats().waiting, 0);
+    EXPECT_EQ(rig.stats().paused, 0);
+    EXPECT_EQ(rig.stats().enabled, 0);
 }
 
 // Endpoints come and go while a relay writes and one delivers, in which each meets the others'
@@ -1193,7 +1193,7 @@ TEST_P(DispatcherTest, ALateAnswerSaysNothingOfTheEndpointAsItIsNow) {
         seen();
         EXPECT_EQ(state("one"), "enabled") << late.status;
         EXPECT_EQ(number("failures"), 0) << late.status;
-        EXPECT_EQ(rig.figures().paused, 0) << late.status;
+        EXPECT_EQ(rig.stats().paused, 0) << late.status;
         EXPECT_EQ(db_->number("SELECT max(attempts) FROM outbox_webhook_deliveries"), 0);
     }
     // One that comes while it is disabled has the row go, and nothing more be sent.
@@ -1513,7 +1513,7 @@ TEST_P(DispatcherTest, WhatWasAnsweredIsNotSentAgainBecauseTheDatabaseWasAwayFor
     ASSERT_GT(left(), 0);
     rig.outlet().away = {ErrorCode::kQueryFailed, Advice::kRetryDestination, {}, "away"};
     rig.turns(100, 100);
-    EXPECT_FALSE(rig.figures().dispatching);
+    EXPECT_FALSE(rig.stats().dispatching);
     rig.outlet().away = {};
     ASSERT_TRUE(rig.turn_until("all is recorded", [&] { return left() == 0; }));
     EXPECT_EQ(rig.receivers.requests.size(), 20U);
@@ -1588,7 +1588,7 @@ TEST_P(DispatcherTest, ACountThatTakesLongOrFailsDelaysNobody) {
         longest_us = std::max(longest_us, rig.clock.boot_us() - since_us);
         rig.turns(20, 25);
     };
-    while (rig.figures().waiting < 12'000) deliver();
+    while (rig.stats().waiting < 12'000) deliver();
     EXPECT_LT(longest_us, 2'000'000);
     fails = true;
     for (int i = 0; i < 140; ++i) deliver();

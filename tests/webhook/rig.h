@@ -258,7 +258,7 @@ class Rig {
         dispatcher_.reset();
         outlet_.reset();
     }
-    webhook::Figures figures() const { return dispatcher_->figures(); }
+    webhook::DispatcherStats stats() const { return dispatcher_->stats(); }
     webhook::FanOut& fan_out() { return fan_out_; }
     MeddledOutlet& outlet() { return *outlet_; }
     MeddledInlet& inlet() { return *inlet_; }

@@ -124,7 +124,7 @@ struct SinkReport {
     bool last = false;        ///< Nobody asks again: what was kept for a later note is told now.
     std::vector<Note> notes;  ///< Since the last time.
     /// Values of metrics by their names, which are few and always the same.
-    std::vector<std::pair<std::string_view, std::int64_t>> figures;
+    std::vector<std::pair<std::string_view, std::int64_t>> stats;
 };
 
 /// A place where records are published. One thread uses a sink at a time.

@@ -179,9 +179,9 @@ struct Removed {
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
-struct RouteStats {
+struct SavedStats {
     std::string route;
-    std::uint64_t published = 0;        ///< Since the figures were saved last; added to the total.
+    std::uint64_t published = 0;        ///< Since it was saved last; added to the total.
     std::uint64_t dead = 0;             ///< Likewise.
     std::string circuit;                ///< "closed", "open", "half_open".
     std::string last_error;             ///< Empty: none since the start.
@@ -260,7 +260,7 @@ class Recorder {
     }
 
     /// Adds to the figures that `outbox status` shows of each route.
-    virtual Status save_stats(std::uint64_t epoch, std::span<const RouteStats> stats) = 0;
+    virtual Status save_stats(std::uint64_t epoch, std::span<const SavedStats> stats) = 0;
 
     /// Figures for metrics and health; `dead` counts dead letters.
     struct Stats {

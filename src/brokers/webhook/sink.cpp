@@ -64,17 +64,17 @@ class WebhookSink final : public spi::Sink {
                     {level_of(remark.level), std::move(remark.what), std::move(remark.fields)});
             }
         }
-        const Figures figures = dispatcher_.figures();
-        out.figures = {{"outbox_webhook_dispatching", figures.dispatching ? 1 : 0},
-                       {"outbox_webhook_endpoints", figures.enabled},
-                       {"outbox_webhook_endpoints_disabled", figures.disabled},
-                       {"outbox_webhook_endpoints_paused", figures.paused},
-                       {"outbox_webhook_waiting", figures.waiting},
-                       {"outbox_webhook_dead", figures.dead},
-                       {"outbox_webhook_in_flight", figures.under_way},
-                       {"outbox_webhook_delivered_total", figures.delivered_total},
-                       {"outbox_webhook_failures_total", figures.failed_total},
-                       {"outbox_webhook_missed_total", fan_out_->missed_total()}};
+        const DispatcherStats stats = dispatcher_.stats();
+        out.stats = {{"outbox_webhook_dispatching", stats.dispatching ? 1 : 0},
+                     {"outbox_webhook_endpoints", stats.enabled},
+                     {"outbox_webhook_endpoints_disabled", stats.disabled},
+                     {"outbox_webhook_endpoints_paused", stats.paused},
+                     {"outbox_webhook_waiting", stats.waiting},
+                     {"outbox_webhook_dead", stats.dead},
+                     {"outbox_webhook_in_flight", stats.under_way},
+                     {"outbox_webhook_delivered_total", stats.delivered_total},
+                     {"outbox_webhook_failures_total", stats.failed_total},
+                     {"outbox_webhook_missed_total", fan_out_->missed_total()}};
     }
 
   private:

@@ -140,7 +140,7 @@ class Relay {
 
     // Of a table that keeps its rows: all up to `to` is finished, or never comes.
     void settle(spi::Position to) {
-        spi::RouteStats stats;
+        spi::SavedStats stats;
         stats.route = "default";
         stats.settled = to;
         stats.settled_before = std::exchange(settled_, to);

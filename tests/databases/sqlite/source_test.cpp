@@ -798,7 +798,7 @@ TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
     const auto lease = value_of(source->open_lease());
     const auto epoch = value_of(lease->acquire("me", 600s));
     const auto recorder = value_of(source->open_recorder());
-    const std::vector<spi::RouteStats> figures{
+    const std::vector<spi::SavedStats> figures{
         {"default", 10, 2, "open", "down", 77, 12.5, {"polling", "why"}}};
     ASSERT_TRUE(recorder->save_stats(*epoch, figures).ok());
     ASSERT_TRUE(recorder->save_stats(*epoch, figures).ok());

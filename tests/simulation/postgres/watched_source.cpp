@@ -147,7 +147,7 @@ class WatchedRecorder final : public spi::Recorder {
         watch_.judge.paused(watch_.relay, std::move(now));
         return paused;
     }
-    Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override {
+    Status save_stats(std::uint64_t epoch, std::span<const spi::SavedStats> stats) override {
         return recorder_->save_stats(epoch, stats);
     }
     Result<Stats> stats() override { return recorder_->stats(); }

@@ -38,7 +38,7 @@ class LedgerTable {
     /// All segments that lie wholly below `lowest`.
     [[nodiscard]] Statement forget_below(spi::Position lowest) const;
     /// Of a table that keeps its rows: nothing at or below `to` is still to come to the route.
-    /// `was` as `spi::RouteStats::settled_before`.
+    /// `was` as `spi::SavedStats::settled_before`.
     [[nodiscard]] Statement settled(const std::string& route, spi::Position to,
                                     spi::Position was) const;
     [[nodiscard]] Statement destination(const std::string& route, std::string_view name) const;

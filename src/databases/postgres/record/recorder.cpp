@@ -360,13 +360,13 @@ Result<spi::Removed> PostgresRecorder::remove(std::uint64_t epoch,
     return removed;
 }
 
-Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
+Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::SavedStats> stats) {
     if (stats.empty()) return {};
     const Result<Connection*> connection = session_.get();
     if (!connection.ok()) return connection.status();
     std::vector<Statement> statements;
     statements.push_back({"BEGIN", {}});
-    for (const spi::RouteStats& one : stats) {
+    for (const spi::SavedStats& one : stats) {
         const std::string error = storable(one.last_error);
         statements.push_back(
             {"INSERT INTO " + table_.side +
@@ -400,7 +400,7 @@ Status PostgresRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Ro
     }
     Status status = fence_.commit(**connection, epoch, std::move(statements));
     if (!status.ok() && status.error().code != ErrorCode::kLeaseLost) session_.drop();
-    for (const spi::RouteStats& one : stats) {
+    for (const spi::SavedStats& one : stats) {
         if (status.ok()) settled_[one.route] = one.settled;
     }
     return status;

@@ -49,7 +49,7 @@ class PostgresRecorder final : public spi::Recorder {
                                                            std::size_t limit) override;
     Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override;
     Result<std::vector<std::string>> load_paused_tenants() override;
-    Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override;
+    Status save_stats(std::uint64_t epoch, std::span<const spi::SavedStats> stats) override;
     Result<Stats> stats() override;
 
   private:

@@ -251,7 +251,7 @@ Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
 
 // Figures of a former route of the new name may be left: they are one route's from now on. What it
 // said last may call it by its old name.
-Status RouteLedgers::move_figures(const std::string& from, const std::string& to) {
+Status RouteLedgers::move_stats(const std::string& from, const std::string& to) {
     const Params params = Params().text(table_).text(from).text(to);
     Status status =
         connection_
@@ -339,7 +339,7 @@ Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::st
             if (!rows.ok()) return rows.status();
         }
         if (Status moved = move_replays(from, to); !moved.ok()) return moved;
-        if (Status moved = move_figures(from, to); !moved.ok()) return moved;
+        if (Status moved = move_stats(from, to); !moved.ok()) return moved;
         renamed = *old;
         return true;
     });

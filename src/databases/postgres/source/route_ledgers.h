@@ -51,7 +51,7 @@ class RouteLedgers {
     Status refuse_to_retire_the_last(const std::string& route,
                                      const std::vector<LedgerRoute>& routes);
     Status move_replays(const std::string& from, const std::string& to);
-    Status move_figures(const std::string& from, const std::string& to);
+    Status move_stats(const std::string& from, const std::string& to);
     Result<Table> resolve();
     // SELECT of `columns`, and the parameters of it, for each row that the route has not finished:
     // all of a table that is another than the ledgers are of.

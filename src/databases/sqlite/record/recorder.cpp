@@ -527,7 +527,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
     return rows;
 }
 
-Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) {
+Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::SavedStats> stats) {
     if (stats.empty()) return {};
     return transact([&](Database& database) -> Status {
         if (Status held = check_lease(database, epoch); !held.ok()) return held;
@@ -543,7 +543,7 @@ Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::Rout
             "last_error_at = coalesce(excluded.last_error_at, s.last_error_at), "
             "rate_per_s = excluded.rate_per_s, path = excluded.path, path_reason = "
             "excluded.path_reason, updated_at = excluded.updated_at");
-        for (const spi::RouteStats& one : stats) {
+        for (const spi::SavedStats& one : stats) {
             upsert.bind(table_.source).bind(one.route);
             upsert.bind(static_cast<std::int64_t>(one.published));
             upsert.bind(static_cast<std::int64_t>(one.dead)).bind(one.circuit);

@@ -39,7 +39,7 @@ class SqliteRecorder final : public spi::Recorder {
     Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override;
     Result<std::vector<std::string>> load_paused_tenants() override;
     Result<spi::Position> tidy(std::uint64_t epoch) override;
-    Status save_stats(std::uint64_t epoch, std::span<const spi::RouteStats> stats) override;
+    Status save_stats(std::uint64_t epoch, std::span<const spi::SavedStats> stats) override;
     Result<Stats> stats() override;
 
   private:

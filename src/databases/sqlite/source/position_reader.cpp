@@ -39,7 +39,7 @@ void add_event(const Statement& row, spi::EventBatch& out) {
 
 }  // namespace
 
-SqliteReader::Statements::Statements(Database& database, const Table& table)
+PositionReader::Statements::Statements(Database& database, const Table& table)
     : rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
       by_position(database, kColumns + table.sql +
                                 " WHERE position IN (SELECT value FROM json_each(?)) "
@@ -47,17 +47,17 @@ SqliteReader::Statements::Statements(Database& database, const Table& table)
       last_position(database,
                     "SELECT seq FROM sqlite_sequence WHERE name = " + quote_literal(table.name)) {}
 
-Status SqliteReader::Statements::first_error() const {
+Status PositionReader::Statements::first_error() const {
     for (const Statement* statement : {&rows, &by_position, &last_position}) {
         if (Status status = statement->status(); !status.ok()) return status;
     }
     return {};
 }
 
-SqliteReader::SqliteReader(const Table& table, spi::PositionSet finished)
+PositionReader::PositionReader(const Table& table, spi::PositionSet finished)
     : table_(table), finished_(std::move(finished)), session_(table_) {}
 
-Status SqliteReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
+Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     return session_.poll([&](Statements& statements, bool& at_end) {
         Status status = check_life(statements.last_position);
         const std::size_t before = out.size();
@@ -70,7 +70,7 @@ Status SqliteReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
 }
 
 // An older state that was restored, or a table that began anew, gives positions out again.
-Status SqliteReader::check_life(Statement& last_position) {
+Status PositionReader::check_life(Statement& last_position) {
     const spi::Position last = last_position.step() ? last_position.integer(0) : 0;
     Status status = last_position.status();
     last_position.reset();
@@ -81,8 +81,8 @@ Status SqliteReader::check_life(Statement& last_position) {
                 ": an older state was restored, or the table began anew"};
 }
 
-Status SqliteReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
-                               bool& at_end) {
+Status PositionReader::read_rows(Statement& rows, const spi::ReadLimits& limits,
+                                 spi::EventBatch& out, bool& at_end) {
     const std::size_t events_before = out.size();
     const std::size_t closed_before = out.closed.size();
     const spi::Position mark_before = mark_;
@@ -112,7 +112,7 @@ Status SqliteReader::read_rows(Statement& rows, const spi::ReadLimits& limits, s
     return {};
 }
 
-Status SqliteReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
+Status PositionReader::fetch(std::span<const spi::Position> positions, spi::EventBatch& out) {
     const Result<Statements*> prepared = session_.statements();
     if (!prepared.ok()) return prepared.status();
     std::string list = "[";

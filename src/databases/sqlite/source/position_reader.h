@@ -10,10 +10,10 @@ namespace outbox::sqlite {
 /// Reads the rows above a mark. SQLite has one writer at a time, which takes its positions inside
 /// its transaction: position order is commit order, nothing commits late, and what is missing
 /// below a row that was read stays missing.
-class SqliteReader final : public spi::Reader {
+class PositionReader final : public spi::Reader {
   public:
     /// Rows of `finished` are passed over.
-    SqliteReader(const Table& table, spi::PositionSet finished);
+    PositionReader(const Table& table, spi::PositionSet finished);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;

@@ -258,7 +258,7 @@ Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
 
 // Figures of a former route of the new name may be left: they are one route's from now on. What it
 // said last may call it by its old name.
-Status RouteLedgers::move_figures(const std::string& from, const std::string& to) {
+Status RouteLedgers::move_stats(const std::string& from, const std::string& to) {
     const std::string of_table = kOfTable;
     Status status = run(
         "UPDATE outbox_route_stats AS o SET published_total = published_total + coalesce((SELECT "
@@ -328,7 +328,7 @@ Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::st
             }
         }
         if (moved.ok()) moved = move_replays(from, to);
-        if (moved.ok()) moved = move_figures(from, to);
+        if (moved.ok()) moved = move_stats(from, to);
         if (!moved.ok()) return moved;
         renamed = *old;
         return true;

@@ -54,7 +54,7 @@ class RouteLedgers {
     // is to be committed.
     Status alone(const std::function<Result<bool>()>& change);
     Status move_replays(const std::string& from, const std::string& to);
-    Status move_figures(const std::string& from, const std::string& to);
+    Status move_stats(const std::string& from, const std::string& to);
     // Hands over the tenant of each row that the route has not finished, until `take` says no.
     Status unfinished_rows(const std::string& source, const std::string& route,
                            const std::function<bool(const std::string&)>& take,

@@ -75,7 +75,7 @@ class SqliteSource final : public spi::Source {
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
                                                      spi::PositionSet finished) override {
         if (table_.native) {
-            return std::unique_ptr<spi::Reader>(new SqliteReader(table_, std::move(finished)));
+            return std::unique_ptr<spi::Reader>(new PositionReader(table_, std::move(finished)));
         }
         return std::unique_ptr<spi::Reader>(new ScanReader(table_, route, positions_));
     }

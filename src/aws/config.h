@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "aws/service.h"
@@ -18,7 +19,7 @@ namespace outbox::aws {
 /// User and password are the id and the secret of an access key.
 struct Config : net::ServerAccess, net::AwsLogin {
     const Service* service = nullptr;  ///< Lasts longer.
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     std::string producer;  ///< Whose ids what is FIFO is to tell from others'.
     std::string region;    ///< That requests are signed for.
     std::string account;   ///< Whose topics are published to; empty: those of the key.

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
@@ -25,7 +26,7 @@ struct Destination {
     std::string url;
     /// Of the table in the route that bears the broker's name: "kafka.linger.ms" -> "5".
     std::map<std::string, std::string> options;
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     /// Who publishes: the same for all relays of one outbox and for this route alone, until it
     /// begins anew. See `spi::RouteBeginning`.
     std::string producer = {};

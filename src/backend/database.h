@@ -7,11 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 #include <outbox/spi/source.h>
 
 #include "claim/object_store.h"
 #include "consumer/operator_sql.h"
+#include "core/defaults.h"
 #include "core/event_trace.h"
 #include "core/operations.h"
 #include "core/table_layout.h"
@@ -29,14 +31,14 @@ namespace outbox {
 /// Where events are read.
 struct SourceConfig {
     std::string url;
-    std::string table = "outbox_events";
+    std::string table = kEventTable;
     TableMapping mapping;
     AfterPublish after_publish = AfterPublish::kDefault;
     std::string mode = "auto";         ///< "auto", "stream" or "polling".
     std::vector<std::string> owners;   ///< Roles that may own our tables.
     std::vector<std::string> tenants;  ///< Empty: all.
-    std::string default_tenant = "default";
-    std::chrono::seconds connect_timeout{5};
+    std::string default_tenant = kDefaultTenant;
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     bool require_tls = false;
     bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.
 };

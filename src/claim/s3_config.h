@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/aws_credentials.h"
@@ -17,7 +18,7 @@ struct S3Config : net::ServerAccess, net::AwsLogin {
     std::string prefix;  ///< Of keys; empty, or ends in '/'.
     std::string base;    ///< What a key is appended to: "https://bucket.s3.region.amazonaws.com/".
     std::string region;  ///< That requests are signed for.
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
 };
 
 /// From `s3://BUCKET/PREFIX`, or `s3://KEY:SECRET@BUCKET/PREFIX`, with `endpoint`, `region`,

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/limits.h>
+
 #include "consumer/inbox_store.h"
 
 namespace outbox::consumer {
@@ -42,7 +44,7 @@ ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
 
 struct BrokerStoreOptions {
     std::string consumer;  ///< The inbox's name for it.
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
     bool offsets = false;       ///< It keeps the places of a log.
     bool prunes = false;        ///< It removes its old ids itself.
     bool counts_begun = false;  ///< It asks for `note_begun` and `note_ended`.

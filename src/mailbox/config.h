@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "core/backend_options.h"
@@ -25,7 +26,7 @@ struct MailboxConfig {
     /// Roles that may own the table, besides the current one, superusers and the owners of database
     /// and schema: `?owner=ROLE`, may be repeated.
     std::vector<std::string> owners;
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
 };
 
 inline constexpr std::array kOptions{

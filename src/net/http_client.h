@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/limits.h>
+
 #include "net/sigv4.h"
 
 namespace outbox::net {
@@ -24,8 +26,9 @@ struct HttpRequest {
     /// An address, "192.0.2.1" or "2001:db8::1", to connect to; Host, the name that TLS asks for
     /// and the certificate's stay the URL's, and no name is resolved.
     std::optional<std::string> pinned_address = {};
-    std::chrono::milliseconds timeout{30'000};         ///< From `start` to the answer's end.
-    std::chrono::milliseconds connect_timeout{5'000};  ///< With the resolver and TLS.
+    std::chrono::milliseconds timeout{30'000};  ///< From `start` to the answer's end.
+    std::chrono::milliseconds connect_timeout =
+        std::chrono::seconds(kConnectTimeoutS);  ///< With the resolver and TLS.
     std::chrono::seconds idle_timeout{0};  ///< Without a byte either way; 0: the timeout alone.
 };
 

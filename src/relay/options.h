@@ -37,9 +37,9 @@ struct RelayOptions {
     std::size_t max_unrecorded{};
     std::size_t max_in_flight_bytes{};
     std::size_t max_waiting = 250'000;
-    std::size_t tenant_share = 100;          ///< Per cent of these limits that one tenant may have.
-    std::size_t tenant_rate = 0;             ///< Events of one tenant in a second; 0: any.
-    std::string default_tenant = "default";  ///< Of events that name none.
+    std::size_t tenant_share{};  ///< Per cent of these limits that one tenant may have.
+    std::size_t tenant_rate{};   ///< Events of one tenant in a second; 0: any.
+    std::string default_tenant;  ///< Of events that name none.
     std::int64_t record_interval_ms = 100;
     std::size_t record_batch = 2'000;
     std::int64_t lease_ttl_ms{};

@@ -2,11 +2,17 @@
 
 #include <array>
 
+#include <outbox/limits.h>
+
 #include "backend/backends.h"
 #include "codec/formats.h"
+#include "core/defaults.h"
 
 namespace outbox::runtime {
 namespace {
+
+constexpr std::string_view kConnectTimeout = "5";
+static_assert(kConnectTimeoutS == 5);
 
 constexpr std::uint64_t kDead =
     kDeadList | kDeadShow | kDeadRetry | kDeadDiscard | kDeadEdit | kDeadExport;
@@ -450,7 +456,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "table",
                .type = OptionType::kText,
                .file_key = "source.table.name",
-               .fallback = "outbox_events",
+               .fallback = kEventTable,
                .value = "NAME",
                .commands = kServe | kRoles | kOperate | kDashboard | kReplays | kVerify,
                .group = kSourceGroup,
@@ -520,7 +526,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "default-tenant",
                .type = OptionType::kText,
                .file_key = "source.default_tenant",
-               .fallback = "default",
+               .fallback = kDefaultTenant,
                .value = "ID",
                .commands = kServe | kDashboard | kSendAgain | kManyDead | kScheduled | kExplain |
                            kRoutesList | kRoutesRetire | kTenants | kTop,
@@ -540,7 +546,7 @@ constexpr std::array kOptions{
     OptionSpec{.name = "connect-timeout-s",
                .type = OptionType::kInteger,
                .file_key = "source.connect_timeout_s",
-               .fallback = "5",
+               .fallback = kConnectTimeout,
                .unit = "s",
                .min = 1,
                .max = 300,

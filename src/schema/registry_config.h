@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/http_endpoint.h"
@@ -12,7 +13,7 @@ namespace outbox::schema {
 
 /// A schema registry with the API of Confluent's: "/subjects/..." stands below its base.
 struct RegistryConfig : net::HttpEndpoint {
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
 };
 
 /// As `net::make_http_endpoint`.

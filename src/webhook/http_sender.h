@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "webhook/dispatch_options.h"
@@ -20,12 +21,13 @@ struct HttpOutcome;
 namespace outbox::webhook {
 
 struct SenderConfig {
-    std::string key_file;                              ///< As `KeyRing::read` takes it.
-    std::string allow = {};                            ///< As `AddressGuard::make` takes it.
-    bool allow_http = false;                           ///< URLs without TLS.
-    std::string ca_file = {};                          ///< PEM; empty: the system's.
-    std::chrono::milliseconds timeout{20'000};         ///< Of an attempt, all in all.
-    std::chrono::milliseconds connect_timeout{5'000};  ///< Name, connection and TLS.
+    std::string key_file;                       ///< As `KeyRing::read` takes it.
+    std::string allow = {};                     ///< As `AddressGuard::make` takes it.
+    bool allow_http = false;                    ///< URLs without TLS.
+    std::string ca_file = {};                   ///< PEM; empty: the system's.
+    std::chrono::milliseconds timeout{20'000};  ///< Of an attempt, all in all.
+    std::chrono::milliseconds connect_timeout =
+        std::chrono::seconds(kConnectTimeoutS);  ///< Name, connection and TLS.
     /// As many attempts at once have a connection of their own; who begins no more waits for none.
     std::size_t max_connections = DispatchOptions().max_connections;
     std::string user_agent = "outbox";

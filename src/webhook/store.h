@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "webhook/endpoint.h"
@@ -22,7 +23,7 @@ struct StoreConfig {
     /// Roles that may own the tables, besides the current one, superusers and the owners of
     /// database and schema.
     std::vector<std::string> owners;
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
 };
 
 /// One event as the route writes it. Null `data()` is NULL.

@@ -13,6 +13,8 @@ inline RelayOptions usual_options() {
     options.retry = {200, 60'000, 5};
     options.max_unrecorded = 10'000;
     options.max_in_flight_bytes = std::size_t{16} << 20U;
+    options.tenant_share = 100;
+    options.default_tenant = "default";
     options.lease_ttl_ms = 60'000;
     options.lease_renew_ms = 1'000;
     options.lease_margin_ms = 500;

@@ -82,6 +82,10 @@ TEST_F(ConfigTest, SmallestRelayHasTheDocumentedDefaults) {
     EXPECT_EQ(config->relay.shutdown_grace_ms, 30'000);
     EXPECT_EQ(config->relay.max_unrecorded, 10'000U);
     EXPECT_EQ(config->relay.retention_s, 7 * 86'400);
+    EXPECT_EQ(config->relay.tenant_share, 100U);
+    EXPECT_EQ(config->relay.tenant_rate, 0U);
+    EXPECT_EQ(config->relay.default_tenant, "default");
+    EXPECT_EQ(config->source.default_tenant, "default");
     ASSERT_EQ(config->routes.size(), 1U);
     EXPECT_EQ(config->routes[0].name, "stdout");
     EXPECT_EQ(config->routes[0].topic_template, "{aggregate_type|lower}-events");

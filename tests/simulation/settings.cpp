@@ -60,6 +60,8 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     o.max_waiting = random.chance(0.2) ? 30 : 10'000;
     // At the limit nothing is read that could show whose fault a timeout is.
     s.timeouts = o.max_waiting > 30;
+    o.tenant_share = 100;
+    o.default_tenant = "default";
     o.record_interval_ms = random.between(10, 100);
     o.record_batch = static_cast<std::size_t>(random.between(1, 50));
     o.lease_ttl_ms = 2'000;

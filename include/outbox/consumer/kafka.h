@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <outbox/consumer/mailbox.h>
+#include <outbox/limits.h>
 
 namespace outbox {
 
@@ -49,7 +50,7 @@ struct KafkaConsumerOptions {
     std::int64_t commit_interval_ms = 1'000;  ///< How often finished offsets go to the broker.
     std::int64_t shutdown_grace_ms = 30'000;  ///< For transactions under way, when a partition is
                                               ///< handed over.
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
     std::int64_t inbox_retention_s = 0;  ///< As MailboxOptions.
 
     /// More settings of librdkafka, by its names. Those that the guarantee rests on are refused

@@ -11,6 +11,7 @@
 #include <outbox/consumer/message_format.h>
 #include <outbox/consumer/spans.h>
 #include <outbox/error.h>
+#include <outbox/limits.h>
 
 namespace outbox {
 
@@ -58,7 +59,7 @@ struct MailboxOptions {
     std::size_t transaction_size = 1;
     std::size_t batch_size = 500;          ///< Messages read at a time, at most 1 MiB of payload.
     std::size_t max_failing_keys = 1'000;  ///< At the limit nothing is read until one is due.
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
 
     /// Above 0: this consumer's ids older than this are removed while `run` runs, by a thread and a
     /// connection of its own, and its messages from before are quarantined (see docs/receiving.md

@@ -9,6 +9,7 @@
 #include <string>
 
 #include <outbox/consumer/mailbox.h>
+#include <outbox/limits.h>
 
 namespace outbox {
 
@@ -42,7 +43,7 @@ struct QueueConsumerOptions {
     /// what its handler does is written down (outbox_inbox_begun): what the broker counts as
     /// deliveries (restarts, lost connections) gives nothing up.
     std::uint32_t max_deliveries = 20;
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
     std::int64_t inbox_retention_s = 0;  ///< As MailboxOptions.
 
     /// One call at a time, from any of the consumer's threads; must not throw. kActive and

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <outbox/error.h>
+#include <outbox/limits.h>
 
 namespace outbox {
 
@@ -40,7 +41,7 @@ struct MigrateOptions {
     std::optional<TableLayoutKind> layout{};
     /// PostgreSQL, what is printed: the schema's name. What runs uses the current schema.
     std::string schema = "public";
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     /// PostgreSQL: roles that may own the outbox's tables, views and functions, besides the current
     /// one and superusers. What belongs to another is refused: its owner could have it run anything
     /// with the rights of whoever uses it.

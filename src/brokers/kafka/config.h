@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 namespace outbox::sinks::kafka {
@@ -16,7 +17,7 @@ struct KafkaConfig {
     std::map<std::string, std::string> options;     ///< librdkafka's, checked by `make_config`
     std::size_t max_records = 10'000;               ///< Under way at once.
     std::size_t max_bytes = std::size_t{32} << 20;  ///< Keys, values and headers under way.
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     /// A record that has been the oldest for so long without an outcome: the broker hangs or its
     /// partition cannot take it.
     std::chrono::milliseconds stuck_after{15'000};

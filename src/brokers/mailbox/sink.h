@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 #include <outbox/spi/sink.h>
 
@@ -23,12 +24,12 @@ using MailboxOptions = std::map<std::string, std::string>;
 /// Exactly once for as long as the message is in the mailbox, and with the inbox always. Errors:
 /// kConfigInvalid/stop for the URL; the database is not contacted yet.
 Result<std::unique_ptr<spi::Sink>> make_mailbox_sink(std::string_view url,
-                                                     int connect_timeout_s = 5,
+                                                     int connect_timeout_s = kConnectTimeoutS,
                                                      const MailboxOptions& options = {});
 
 /// `check` of such a sink without making the table: connects and changes nothing. A database file
 /// that is not there is an error, as its path may be a wrong one.
-Status look_at_mailbox(std::string_view url, int connect_timeout_s = 5,
+Status look_at_mailbox(std::string_view url, int connect_timeout_s = kConnectTimeoutS,
                        const MailboxOptions& options = {});
 
 }  // namespace outbox::mailbox

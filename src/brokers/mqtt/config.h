@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/server_access.h"
@@ -35,7 +36,7 @@ inline constexpr auto kOptions = all_options(
 
 /// The hosts are servers of one broker.
 struct MqttConfig : net::ServerAccess {
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     bool retain = false;  ///< The broker keeps the last message of each topic.
     /// A message that nobody subscribes to waits; else it is done, and gone.
     bool require_subscriber = false;

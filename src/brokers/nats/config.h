@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/server_access.h"
@@ -50,7 +51,7 @@ inline constexpr auto kConsumerOptions = all_options(
 
 /// The hosts are servers of one cluster. A user without a password is a token.
 struct NatsConfig : net::ServerAccess {
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     /// JWT and seed, as `nsc` writes them, or the seed of an NKey alone; read for each connection.
     std::string creds_file;
     std::string inbox_prefix;  ///< What answers come to begins with it.

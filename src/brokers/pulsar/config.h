@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/server_access.h"
@@ -39,7 +40,7 @@ inline constexpr auto kOptions = all_options(
 
 /// The hosts are brokers, or proxies, of one cluster. The password is a token.
 struct PulsarConfig : net::ServerAccess {
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
     std::string tenant;  ///< Of topics whose names have no slash.
     std::string name_space;
     /// Events with different keys may share a batch: a subscription of the type Key_Shared hands a

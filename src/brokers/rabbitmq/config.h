@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/server_access.h"
@@ -53,7 +54,7 @@ struct RabbitmqConfig : net::ServerAccess {
     bool declare = false;  ///< Makes a missing exchange, durable, of `exchange_type`.
     std::string exchange_type;
     std::chrono::seconds heartbeat{};
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
 
     std::size_t max_records = 10'000;               ///< Under way at once.
     std::size_t max_bytes = std::size_t{32} << 20;  ///< Values and headers under way.

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include <outbox/limits.h>
 #include <outbox/result.h>
 
 #include "net/server_access.h"
@@ -51,7 +52,7 @@ inline constexpr auto kGroupOptions = all_options(
 /// The hosts are a primary and its replicas: the one that takes writes is used.
 struct RedisConfig : net::ServerAccess {
     int database = 0;
-    std::chrono::seconds connect_timeout{5};
+    std::chrono::seconds connect_timeout{kConnectTimeoutS};
 
     /// Who publishes; repeats are dropped and others kept out under this name.
     std::string producer;

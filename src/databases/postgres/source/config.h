@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include <outbox/limits.h>
+
+#include "core/defaults.h"
 #include "core/table_layout.h"
 
 namespace outbox::postgres {
@@ -20,15 +23,15 @@ struct PostgresSourceConfig {
     /// postgresql://user@host:port/database
     std::string url;
     /// Exact name, case kept: "table" (found by the search path) or "schema.table".
-    std::string table = "outbox_events";
+    std::string table = kEventTable;
     /// Only events of these tenants; empty: all.
     std::vector<std::string> tenants;
     /// The tenant of rows that name none.
-    std::string default_tenant = "default";
+    std::string default_tenant = kDefaultTenant;
     AfterPublish after_publish = AfterPublish::kDefault;
     /// For tables that were not made by `outbox migrate`.
     TableMapping mapping;
-    int connect_timeout_s = 5;
+    int connect_timeout_s = kConnectTimeoutS;
     /// Roles that may own our tables, views and functions, besides the current one, superusers and
     /// the owners of database and schema.
     std::vector<std::string> owners;

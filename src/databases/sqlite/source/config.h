@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/defaults.h"
 #include "core/table_layout.h"
 
 namespace outbox::sqlite {
@@ -12,11 +13,11 @@ using outbox::AfterPublish;
 struct SqliteSourceConfig {
     /// sqlite:///absolute/path
     std::string url;
-    std::string table = "outbox_events";
+    std::string table = kEventTable;
     /// Only events of these tenants; empty: all.
     std::vector<std::string> tenants;
     /// The tenant of rows that name none.
-    std::string default_tenant = "default";
+    std::string default_tenant = kDefaultTenant;
     AfterPublish after_publish = AfterPublish::kDefault;
     /// For tables that were not made by `outbox migrate`.
     TableMapping mapping;

@@ -11,6 +11,7 @@
 #include <outbox/result.h>
 
 #include "backend/database.h"
+#include "core/consumer_operations.h"
 #include "core/event_trace.h"
 #include "core/operations.h"
 #include "runtime/toml_file.h"

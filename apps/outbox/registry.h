@@ -14,6 +14,7 @@
 #include "claim/object_store.h"
 #include "codec/encoder.h"
 #include "consumer/operator_sql.h"
+#include "core/consumer_operations.h"
 #include "core/event_trace.h"
 #include "core/operations.h"
 #include "core/tls_use.h"

@@ -9,6 +9,7 @@
 #include <outbox/spi/source.h>
 
 #include "backend/database.h"
+#include "core/consumer_operations.h"
 #include "core/operations.h"
 #include "saga/operate.h"
 #include "webhook/registry.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "consumer/operator_sql.h"
-#include "core/operations.h"
+#include "core/consumer_operations.h"
 
 namespace outbox::consumer {
 

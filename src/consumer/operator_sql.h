@@ -9,7 +9,7 @@
 
 #include <outbox/consumer/fence.h>
 
-#include "core/operations.h"
+#include "core/consumer_operations.h"
 
 namespace outbox::consumer {
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/consumer_operations.h"
 #include "core/event_trace.h"
 #include "core/operations.h"
 

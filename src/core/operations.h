@@ -2,11 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -190,6 +187,7 @@ struct ScheduledInfo {
     std::string tenant_id = {};
 };
 
+/// How many delayed events wait in outbox_scheduled.
 struct DelayedEvents {
     std::int64_t count = 0;
     std::int64_t last_due_us = 0;  ///< When all of them will be due; 0: there are none.
@@ -351,140 +349,5 @@ class Operations : public DeadLetters {
 [[nodiscard]] ErrorInfo relay_is_running(const std::string& owner);
 [[nodiscard]] ErrorInfo replay_is_running(const std::string& run, const std::string& runner);
 [[nodiscard]] ErrorInfo two_letters(const std::string& one, const std::string& other);
-
-/// What the database knows of one consumer.
-struct ConsumerInfo {
-    std::string name = {};
-    std::int64_t applied_total = 0;  ///< Since its members that still report were started.
-    std::int64_t repeats_total = 0;
-    std::int64_t failed_total = 0;
-    std::int64_t dead = 0;  ///< Dead letters there are now.
-    /// Records of a broker that are not applied, as reported; nothing: the broker does not know.
-    std::optional<std::int64_t> lag = 0;
-    std::int64_t floor_us = 0;       ///< 0: nothing was pruned yet.
-    std::int64_t updated_at_us = 0;  ///< 0: not reported yet.
-};
-
-/// What waits in one mailbox.
-struct MailboxInfo {
-    std::string name;
-    std::int64_t waiting = 0;
-    double oldest_age_s = 0;
-};
-
-/// What pruning removed.
-struct PrunedInbox {
-    std::int64_t messages = 0;
-    std::int64_t keys = 0;
-    std::int64_t sagas = 0;  ///< Finished ones, and steps that a participant remembered.
-};
-
-/// A message where it was received.
-struct ReceivedMessage {
-    std::string mailbox = {};  ///< That it waits in; empty: of a consumer's inbox.
-    std::int64_t received_at_us = 0;
-    std::int64_t earlier_of_key = 0;  ///< That wait in the mailbox, too.
-
-    std::string consumer = {};          ///< Whose inbox knows it.
-    std::int64_t applied_at_us = 0;     ///< Or moved to its dead letters.
-    bool discarded = false;             ///< Its dead letter was: it was never applied.
-    std::optional<DeadInfo> dead = {};  ///< Its dead letter, without the payload.
-};
-
-/// What a consumer's database says of a message.
-struct ReceivedMessages {
-    std::vector<ReceivedMessage> found;
-    std::vector<ConsumerInfo> consumers;  ///< That have a floor: name and floor.
-};
-
-/// What an operator asks of a consumer's tables. Works beside running consumers and without them.
-class ConsumerOperations {
-  public:
-    ConsumerOperations() = default;
-    ConsumerOperations(const ConsumerOperations&) = delete;
-    ConsumerOperations& operator=(const ConsumerOperations&) = delete;
-    virtual ~ConsumerOperations() = default;
-
-    /// False: `migrate` has not made the consumer's tables here.
-    virtual Result<bool> has_tables() = 0;
-    /// Whether any table of the producer's side is here, too.
-    virtual Result<bool> has_producer() = 0;
-    virtual Result<std::vector<ConsumerInfo>> consumers() = 0;
-    virtual Result<std::vector<MailboxInfo>> mailboxes() = 0;
-    /// Raises the floors and removes ids from before them, expired keys and old sagas, some
-    /// thousands of each at a time; call until it removes nothing.
-    virtual Result<PrunedInbox> prune(std::int64_t retention_s) = 0;
-    /// How many `prune` would remove in all. Changes nothing.
-    virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
-    virtual std::unique_ptr<DeadLetters> dead_letters(const std::string& consumer) = 0;
-    /// Where a message of this id is, and which consumers have forgotten old ids.
-    virtual Result<ReceivedMessages> find(const std::string& id) = 0;
-
-    /// Ids of the dead letters of all consumers here; none where there is no such table.
-    virtual Status dead_ids(const std::function<void(std::string_view)>& take) = 0;
-    /// Runs a query that changes nothing and hands over its rows one by one, as text.
-    using Cells = std::span<const std::optional<std::string>>;
-    virtual Status read(const std::string& query, const std::function<Status(Cells)>& take) = 0;
-};
-
-/// Where no relay has ever run: there are no side tables, and looking makes none.
-class NoOperations final : public Operations {
-  public:
-    Result<LeaseInfo> lease() override { return LeaseInfo{}; }
-    Result<std::vector<RouteInfo>> routes() override { return std::vector<RouteInfo>{}; }
-    Result<std::vector<StandbyInfo>> standbys() override { return std::vector<StandbyInfo>{}; }
-    Result<std::vector<WaitingEvent>> waiting_events(std::size_t) override {
-        return std::vector<WaitingEvent>{};
-    }
-    Result<std::vector<AuditLine>> audit_lines(std::int64_t, std::size_t) override {
-        return std::vector<AuditLine>{};
-    }
-    Result<std::vector<DeadInfo>> dead(const DeadFilter&, std::int64_t, std::size_t,
-                                       bool) override {
-        return std::vector<DeadInfo>{};
-    }
-    Result<std::int64_t> count_dead(const DeadFilter&) override { return std::int64_t{0}; }
-    Result<std::int64_t> last_dead() override { return std::int64_t{0}; }
-    Result<std::int64_t> retry_dead(const DeadFilter&) override { return std::int64_t{0}; }
-    Result<std::int64_t> discard_dead(const DeadFilter&) override { return std::int64_t{0}; }
-    Result<std::vector<LedgerRoute>> ledger_routes(bool) override {
-        return std::vector<LedgerRoute>{};
-    }
-    Result<std::int64_t> accept_destination(const std::string&) override { return std::int64_t{0}; }
-    Result<std::int64_t> rename_route(const std::string&, const std::string&) override {
-        return std::int64_t{0};
-    }
-    Result<RetiredRoute> retire_route(const std::string&, bool) override { return RetiredRoute{}; }
-    Result<std::int64_t> keep_ledgers() override { return std::int64_t{0}; }
-    Result<std::int64_t> forget_ledgers() override { return std::int64_t{0}; }
-    Result<std::vector<std::string>> routes_of_dead(const DeadFilter&, bool) override {
-        return std::vector<std::string>{};
-    }
-    Result<std::int64_t> reroute_dead(const DeadFilter&, const std::string&) override {
-        return std::int64_t{0};
-    }
-    Result<std::int64_t> edit_dead(const DeadFilter&, const DeadEdit&) override {
-        return std::int64_t{0};
-    }
-    Result<std::vector<ScheduledInfo>> scheduled(const ScheduledFilter&, std::size_t) override {
-        return std::vector<ScheduledInfo>{};
-    }
-    Result<std::int64_t> count_scheduled(const ScheduledFilter&) override {
-        return std::int64_t{0};
-    }
-    Result<std::int64_t> cancel_scheduled(const ScheduledFilter&) override {
-        return std::int64_t{0};
-    }
-    Result<std::vector<PausedTenant>> paused_tenants() override {
-        return std::vector<PausedTenant>{};
-    }
-    Result<bool> pause_tenant(const std::string&) override { return never_relayed(); }
-    Result<bool> resume_tenant(const std::string&) override { return false; }
-    Result<BoundedCount> unfinished_of_tenant(const std::string&) override {
-        return never_relayed();
-    }
-    Result<DelayedEvents> delayed_of_tenant(const std::string&) override { return DelayedEvents{}; }
-    Result<TenantBacklogs> tenant_backlogs() override { return TenantBacklogs{}; }
-};
 
 }  // namespace outbox

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/no_operations.h"
 #include "core/sql_text.h"
 #include "databases/postgres/connection.h"
 #include "databases/postgres/source/check.h"

@@ -6,6 +6,7 @@
 
 #include "core/embedded_sql.h"
 #include "core/json_text.h"
+#include "core/no_operations.h"
 #include "core/sql_text.h"
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/source/route_ledgers.h"

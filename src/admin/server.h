@@ -15,6 +15,7 @@
 
 namespace outbox::admin {
 
+/// A request as a page sees it: headers without their names, empty where they were not sent.
 struct HttpRequest {
     std::string method = {};  ///< "GET", also where it was HEAD; "POST", ...
     std::string path = {};
@@ -26,6 +27,7 @@ struct HttpRequest {
     std::string body = {};
 };
 
+/// What is answered; the server forbids that it is cached.
 struct HttpResponse {
     unsigned status = 200;
     std::string content_type = "application/json";

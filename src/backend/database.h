@@ -82,6 +82,8 @@ struct Database {
     /// The URL with what a user says beside it, as parameters that every connection takes from it;
     /// empty: he does not. Null: it has neither passwords nor schemas. Errors: kConfigInvalid where
     /// the URL says another schema.
+    /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
+    std::string (*weakness)(const std::string& url) = nullptr;
     Result<std::string> (*add_access)(const std::string& url, const std::string& password_file,
                                       const std::string& schema) = nullptr;
     /// Whose certificates the way there depends on. Contacts nobody. Null: it is a file.

@@ -42,6 +42,7 @@ struct OtherId {
 ErrorInfo offset_lost(std::string_view consumer, const OffsetStep& step);
 [[nodiscard]] bool is_offset_lost(const ErrorInfo& error);
 
+/// Which parts of an inbox a session needs: its statements and rights follow from it.
 struct BrokerStoreOptions {
     std::string consumer;  ///< The inbox's name for it.
     int connect_timeout_s = kConnectTimeoutS;

@@ -26,6 +26,7 @@ struct Burial {
     std::string_view error;  ///< Valid UTF-8 without NUL.
 };
 
+/// What the inbox says of a message.
 enum class Taken : std::uint8_t {
     kNew,     ///< Entered in the inbox: apply it.
     kRepeat,  ///< The inbox knew it.

@@ -13,10 +13,11 @@
 
 namespace outbox::consumer {
 
-/// One connection that runs SQL with text parameters and gives text; and what its SQL says
-/// differently. Parameters are $1, $2, ... in the order of their first use.
 class Where;
 
+/// One connection that runs SQL with text parameters and gives text; and what its SQL says
+/// differently. Parameters are $1, $2, ... in the order of their first use. Used by one thread;
+/// calls block on the database.
 class Sql {
   public:
     using Row = std::vector<std::optional<std::string>>;

@@ -19,6 +19,7 @@
 
 namespace outbox::core {
 
+/// A mutex that the analysis knows; not recursive. By `Lock` alone, or `Condition`.
 class OUTBOX_ATTRIBUTE(capability("mutex")) Mutex {
   public:
     Mutex() = default;

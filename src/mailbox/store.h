@@ -20,12 +20,14 @@ struct Choice {
     std::vector<std::int64_t> only;  ///< If not empty: these, whatever stands above.
 };
 
+/// Whether this member has the mailbox.
 enum class Hold : std::uint8_t {
     kNo,    ///< Another member has it.
     kNew,   ///< From now on.
     kStill  ///< Since an earlier call, without a break.
 };
 
+/// How much one `fetch` may return.
 struct FetchLimits {
     std::size_t max_messages = 0;
     std::size_t max_bytes = 0;  ///< Reading stops after the message that reaches this.

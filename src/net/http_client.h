@@ -15,6 +15,7 @@
 
 namespace outbox::net {
 
+/// One request; owns all it says.
 struct HttpRequest {
     std::string method = "GET";
     std::string url;  ///< http or https, without a user in it.
@@ -56,6 +57,7 @@ struct HttpFault {
 /// "NO CONNECTION", "TIMEOUT", "TOO LARGE", "PROTOCOL", "ENDED", "REQUEST".
 [[nodiscard]] std::string_view word_of(HttpFault::Kind kind);
 
+/// What became of the request `token`; each has one.
 struct HttpOutcome {
     std::uint64_t token = 0;
     std::optional<HttpFault> fault = {};
@@ -70,6 +72,7 @@ struct HttpOutcome {
     [[nodiscard]] std::string_view header(std::string_view name) const;
 };
 
+/// What holds for all requests of a client.
 struct HttpOptions {
     std::string ca_file = {};    ///< PEM; empty: the system's.
     std::string cert_file = {};  ///< PEM, with `key_file`: who we are.

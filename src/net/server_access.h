@@ -16,6 +16,7 @@
 
 namespace outbox::net {
 
+/// Where one server listens. A name or an address, IPv6 without brackets.
 struct Host {
     std::string name;
     std::uint16_t port = 0;

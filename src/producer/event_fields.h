@@ -20,6 +20,7 @@ struct EventField {
     std::int64_t microseconds = 0;  ///< kTime: since the Unix epoch.
 };
 
+/// The row that an event becomes. The payload stays in the event, which outlives this.
 struct EventFields {
     std::string id;
     std::string_view table;

@@ -37,6 +37,7 @@ struct RouteConfig {
     std::map<std::string, std::string> format_options;
 };
 
+/// Whether and where the admin server listens.
 struct AdminConfig {
     enum class Mode : std::uint8_t { kAuto, kRequired, kOff };
     Mode mode = Mode::kAuto;

@@ -20,6 +20,7 @@ struct HttpOutcome;
 
 namespace outbox::webhook {
 
+/// How attempts are sent, all endpoints alike.
 struct SenderConfig {
     std::string key_file;                       ///< As `KeyRing::read` takes it.
     std::string allow = {};                     ///< As `AddressGuard::make` takes it.

@@ -38,6 +38,7 @@ struct ResolverOptions {
     std::chrono::milliseconds timeout{5'000};  ///< From `start` on, the wait for a thread included.
 };
 
+/// What became of the lookup `token`; each has one.
 struct Resolved {
     std::uint64_t token = 0;
     std::vector<Address> addresses;

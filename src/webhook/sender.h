@@ -9,6 +9,7 @@
 
 namespace outbox::webhook {
 
+/// What became of the attempt `token`.
 struct Attempted {
     std::uint64_t token = 0;
     int status = 0;  ///< 0: there was no answer.

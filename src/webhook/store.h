@@ -114,6 +114,8 @@ struct Due {
     std::int64_t latest_us = 0;
 };
 
+/// Payload bytes after which `Outlet::fetch` stops; the delivery that reaches them is still
+/// returned.
 struct MaxBytes {
     std::size_t of_endpoint = 0;  ///< Of those that are due, and of fresh ones.
     std::size_t of_all = 0;
@@ -128,6 +130,7 @@ struct Looked {
 /// Fresh deliveries that one read looks at for one slice, while keys of it wait.
 inline constexpr std::size_t kMaxLookedAt = 2'000;
 
+/// What `Outlet::fetch` says beside the deliveries.
 struct Read {
     /// Another number once positions began anew: what was remembered of them holds no more, and
     /// what was read now may be out of order.
@@ -179,12 +182,14 @@ struct BacklogOf {
     std::string endpoint_id;
     std::int64_t after = 0;  ///< Fresh ones: only behind this position.
 };
+/// What waits for an endpoint.
 struct Backlog {
     std::string endpoint_id;
     bool fresh = false;               ///< Some was never tried.
     std::int64_t next_due_at_us = 0;  ///< The first that goes again; 0: none.
 };
 
+/// Deliveries of one endpoint, of those that one call of `Outlet::count` looked at.
 struct Count {
     std::string endpoint_id;
     std::int64_t waiting = 0;

@@ -52,12 +52,14 @@ struct AdoptedKeys {
     std::string key_column = "request_id";
 };
 
+/// How long `claim_key` keeps a key, and where.
 struct ClaimOptions {
     std::int64_t retention_s = 86'400;  ///< A key is free again after this.
     std::int64_t lease_ms = 0;          ///< Above 0: the two-phase form, see `claim_key`.
     AdoptedKeys adopted;
 };
 
+/// How `Idempotency` treats requests; copied.
 struct IdempotencyOptions {
     /// What becomes of a request while another with its key is under way.
     enum class WhileRunning : std::uint8_t {

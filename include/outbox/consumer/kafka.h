@@ -13,6 +13,8 @@
 
 namespace outbox {
 
+/// What a `KafkaConsumer` reads and how it applies it. Copied by the function that makes one, which
+/// throws `Error` kConfigInvalid for values out of range. Limits hold for one member.
 struct KafkaConsumerOptions {
     /// What makes a record a repeat.
     enum class Mode : std::uint8_t {

@@ -38,6 +38,8 @@ struct ConsumerReport {
     const Message* message = nullptr;  ///< For the first four; valid during the call.
 };
 
+/// Which mailbox a `MailboxConsumer` applies, and how. Copied by the function that makes one, which
+/// throws `Error` kConfigInvalid for values out of range.
 struct MailboxOptions {
     std::string mailbox = "default";  ///< `?mailbox=` of the sink's URL.
     std::string consumer;             ///< The inbox's name for us; empty: the mailbox's name.

@@ -17,6 +17,8 @@ namespace consumer {
 class Inlet;
 }  // namespace consumer
 
+/// How a `QueueConsumer` applies what its queue hands out. Copied by the function that makes one,
+/// which throws `Error` kConfigInvalid for values out of range. Limits hold for one member.
 struct QueueConsumerOptions {
     std::string consumer;  ///< The inbox's name for us; the same for all members.
 

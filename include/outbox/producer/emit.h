@@ -17,6 +17,7 @@ inline constexpr std::size_t kMaxTopicBytes = 249;          ///< Kafka's limit.
 inline constexpr std::size_t kMaxTextBytes = 4'096;         ///< Each other text field of an event.
 inline constexpr std::size_t kMaxHeadersBytes = 65'536;     ///< All names and values together.
 
+/// How one event is written, and what is refused.
 struct EmitOptions {
     /// Take the per-key lock before writing, for writers of a key that nothing else serialises
     /// (no row lock, no version check): later writers of the key wait until this transaction

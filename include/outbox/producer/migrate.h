@@ -26,6 +26,8 @@ enum class TableLayoutKind : std::uint8_t {
     kKeep,    ///< They stay for the relay's `retention`, and go by whole segments (docs/keep.md).
 };
 
+/// Which tables `migrate` makes, and how. Where a value is none a table that is there keeps what it
+/// has.
 struct MigrateOptions {
     MigrationSide side = MigrationSide::kBoth;
     /// None: `kJsonb` for a new table. A table that is there keeps its type; asking for another

@@ -13,6 +13,7 @@
 /// `start_saga(transaction, ...)` and the like are in outbox/adapters/; here is what they share.
 namespace outbox {
 
+/// Where a saga stands, as its row in outbox_sagas says.
 enum class SagaState : std::uint8_t {
     kRunning,       ///< A step's answer is awaited.
     kCompensating,  ///< Steps are being undone, the last one first.

@@ -47,6 +47,7 @@ struct SinkCapabilities {
     AttributeNames attributes = {};
 };
 
+/// One header of a record; any bytes. Valid as long as the record's owner says.
 struct HeaderView {
     std::string_view name;
     std::string_view value;
@@ -83,6 +84,8 @@ struct Record {
     std::string_view schema_version = {};
 };
 
+/// What became of a record that was not acknowledged. `error.advice` says what the relay does: for
+/// `retry_destination` no attempt is counted.
 struct FailedRecord {
     std::uint64_t token = 0;
     ErrorInfo error;

@@ -17,6 +17,7 @@
 
 namespace outbox::spi {
 
+/// How much one read may return, and of whom.
 struct ReadLimits {
     std::size_t max_events = 0;
     /// Reading stops after the event that reaches this; a single larger event is still read.

@@ -31,6 +31,7 @@ struct Trouble {
     bool trying = false;
 };
 
+/// A partition as the sink knows it.
 struct Partition {
     bool has_leader = true;
     std::size_t under_way = 0;  ///< Inside librdkafka,

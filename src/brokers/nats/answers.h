@@ -15,6 +15,7 @@ namespace outbox::nats {
 /// not. Without parsing where all is well.
 [[nodiscard]] std::optional<Fault> fault_of_answer(std::string_view json);
 
+/// Of a stream what concerns a sink.
 struct StreamInfo {
     std::string name;
     std::vector<std::string> subjects;
@@ -25,6 +26,7 @@ struct StreamInfo {
 /// Of STREAM.INFO's answer, and of STREAM.LIST's. Empty where it is none.
 [[nodiscard]] std::vector<StreamInfo> read_streams(std::string_view json);
 
+/// Of a durable consumer what concerns its members.
 struct ConsumerInfo {
     std::int64_t pending = 0;              ///< Messages that nobody was given yet.
     std::int64_t ack_pending = 0;          ///< That somebody was given, and did not acknowledge.

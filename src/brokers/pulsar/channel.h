@@ -16,6 +16,7 @@
 
 namespace outbox::pulsar {
 
+/// A record on its way. Views are valid until its token has an outcome.
 struct Message {
     std::uint64_t number = 0;  ///< As answers name it.
     spi::Record record;

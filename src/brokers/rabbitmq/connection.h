@@ -36,6 +36,7 @@ using Connection = std::unique_ptr<amqp_connection_state_t_, Destroy>;
 [[nodiscard]] std::optional<Fault> fault_of_method(const amqp_method_t& method, Doing doing);
 [[nodiscard]] std::optional<Fault> fault_of(const amqp_rpc_reply_t& reply, Doing doing);
 
+/// A connection with its channel open; owns it.
 struct Opened {
     Connection connection;
     std::size_t host = 0;  ///< Its place in the configuration.

@@ -18,6 +18,7 @@ enum class Converter : std::uint8_t {
     kBinary,        ///< io.debezium.converters.BinaryDataConverter
 };
 
+/// A converter with its settings, under Connect's names.
 struct ConverterOptions {
     Converter converter = Converter::kJson;
     bool schemas = true;           ///< schemas.enable
@@ -26,6 +27,7 @@ struct ConverterOptions {
 
 enum class Placement : std::uint8_t { kHeader, kEnvelope, kPartition };
 
+/// One entry of table.fields.additional.placement.
 struct AdditionalField {
     std::string column;
     Placement placement = Placement::kHeader;

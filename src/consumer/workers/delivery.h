@@ -16,6 +16,7 @@
 
 namespace outbox::consumer {
 
+/// How much there is of messages: what limits in records and bytes go by.
 struct Amount {
     std::size_t records = 0;
     std::size_t bytes = 0;

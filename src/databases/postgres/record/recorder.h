@@ -27,6 +27,7 @@
 
 namespace outbox::postgres {
 
+/// `spi::Recorder` by a session of its own, which is made anew after an error. One thread's.
 class PostgresRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where positions are stable.

@@ -11,6 +11,7 @@
 
 namespace outbox::postgres {
 
+/// The tables beside the event table, as the catalog has them.
 struct SideTables {
     std::string schema;   ///< Where they are or belong: the first of the role's path with a lease.
     std::string missing;  ///< Their names in one text; empty: all are there.

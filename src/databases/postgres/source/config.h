@@ -19,6 +19,7 @@ enum class Mode : std::uint8_t {
     kPolling,  ///< The table alone.
 };
 
+/// Which outbox table is read, and how.
 struct PostgresSourceConfig {
     /// postgresql://user@host:port/database
     std::string url;

@@ -44,6 +44,7 @@ Status parse_envelope(std::string_view bytes, Envelope& out);
 [[nodiscard]] std::array<char, 34> status_update(Lsn written, Lsn flushed, Lsn applied,
                                                  std::int64_t now_us, bool request_reply);
 
+/// The messages of pgoutput.
 enum class Kind : std::uint8_t {
     kBegin,
     kCommit,

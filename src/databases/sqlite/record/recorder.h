@@ -18,6 +18,7 @@
 
 namespace outbox::sqlite {
 
+/// `spi::Recorder` by a connection of its own. One thread's.
 class SqliteRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where rows have positions.

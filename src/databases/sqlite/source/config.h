@@ -10,6 +10,7 @@ namespace outbox::sqlite {
 
 using outbox::AfterPublish;
 
+/// Which outbox table is read, and how.
 struct SqliteSourceConfig {
     /// sqlite:///absolute/path
     std::string url;

@@ -19,13 +19,14 @@ json sinks() {
     return json::parse(ended.out);
 }
 
-json drops(const std::string& kind, json more = json::object()) {
+json drops(const std::string& kind, const json& more = json::object()) {
     json out{{"kind", kind}, {"option", nullptr}, {"setting", nullptr}, {"note", nullptr}};
     out.update(more);
     return out;
 }
 
-json limit(const std::string& what, json most, json setting, const std::string& unit = "bytes") {
+json limit(const std::string& what, const json& most, const json& setting,
+           const std::string& unit = "bytes") {
     return {{"what", what}, {"most", most}, {"unit", unit}, {"setting", setting}};
 }
 

@@ -77,15 +77,13 @@ struct Database {
         const webhook::StoreConfig& config) = nullptr;
     /// Its table outbox_objects as an object store. Does not connect yet. Null: it has none.
     Result<std::unique_ptr<claim::ObjectStore>> (*open_objects)(const std::string& url) = nullptr;
-    /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
-    std::string (*weakness)(const std::string& url) = nullptr;
     /// The URL with what a user says beside it, as parameters that every connection takes from it;
     /// empty: he does not. Null: it has neither passwords nor schemas. Errors: kConfigInvalid where
     /// the URL says another schema.
-    /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
-    std::string (*weakness)(const std::string& url) = nullptr;
     Result<std::string> (*add_access)(const std::string& url, const std::string& password_file,
                                       const std::string& schema) = nullptr;
+    /// What of the way there is in clear or unverified, with the remedy; or "". Null: it is a file.
+    std::string (*weakness)(const std::string& url) = nullptr;
     /// Whose certificates the way there depends on. Contacts nobody. Null: it is a file.
     TlsUse (*tls)(const std::string& url) = nullptr;
 };

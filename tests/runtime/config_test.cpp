@@ -348,10 +348,6 @@ TEST_F(ConfigTest, OperatingCommandsFindTheDatabaseInTheFile) {
     EXPECT_EQ(make_source_config(*invocation)->url, "sqlite:///shop.db");
 }
 
-TEST_F(ConfigTest, DestinationArgumentReplacesTheRoutesOfTheFileAndSaysSo) {
-    write_file("[[route]]\nname = \"a\"\nto = \"null:\"\n");
-    const auto invocation = invoke({"relay", "--from", "sqlite:///a.db", "--to", "stdout:"});
-    ASSERT_TRUE(invocation.ok());
 TEST_F(ConfigTest, PasswordFileAndSchemaGoIntoTheUrlOfADatabaseThatHasThem) {
     const auto url_with = [](const std::vector<std::string>& more) {
         std::vector<std::string> arguments{"--from", "postgresql://app@localhost/shop", "--to",
@@ -385,6 +381,10 @@ TEST_F(ConfigTest, PasswordFileAndSchemaAreRefusedWhereTheyHaveNoPlace) {
                 AllOf(HasSubstr("--schema"), HasSubstr("the URL has options= as well")));
 }
 
+TEST_F(ConfigTest, DestinationArgumentReplacesTheRoutesOfTheFileAndSaysSo) {
+    write_file("[[route]]\nname = \"a\"\nto = \"null:\"\n");
+    const auto invocation = invoke({"relay", "--from", "sqlite:///a.db", "--to", "stdout:"});
+    ASSERT_TRUE(invocation.ok());
     EXPECT_THAT(invocation->warnings, ElementsAre(HasSubstr("replaces the routes")));
     EXPECT_EQ(make_relay_config(*invocation)->routes[0].to, "stdout:");
 }

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <stdexcept>
 #include <string_view>
-#include <sys/wait.h>
 #include <thread>
 
 #include "tests/support/logs.h"
@@ -87,9 +86,6 @@ void BrokerServer::kill() {
 
 void BrokerServer::pause() {
     process_->kill(SIGSTOP);
-    // Until one of its threads is given a processor for it the others go on.
-    siginfo_t stopped{};
-    ::waitid(P_PID, static_cast<id_t>(process_->pid()), &stopped, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 void BrokerServer::resume() {

@@ -151,7 +151,12 @@ bool Process::running() {
 }
 
 void Process::kill(int signal_number) {
-    if (running()) ::kill(pid_, signal_number);
+    if (!running()) return;
+    ::kill(pid_, signal_number);
+    if (signal_number != SIGSTOP) return;
+    // Until one of its threads is given a processor for it, the others go on.
+    siginfo_t stopped{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 std::optional<ExitStatus> Process::wait(std::chrono::milliseconds deadline) {

@@ -45,7 +45,8 @@ class Process {
     pid_t pid() const { return pid_; }
     bool running();
 
-    // Sends a signal; does nothing once the process has ended.
+    // Sends a signal, and waits until all of it stands still where that is SIGSTOP; does nothing
+    // once the process has ended.
     void kill(int signal_number);
 
     // Waits until it has ended; nullopt when the deadline comes first.

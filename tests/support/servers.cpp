@@ -181,7 +181,6 @@ bool PostgresServer::running() {
 void PostgresServer::pause() {
     if (!running()) return;
     process_->kill(SIGSTOP);
-    wait_until_stopped(process_->pid());
     std::set<pid_t> stopped;
     for (std::size_t before = 1; before != stopped.size();) {
         before = stopped.size();

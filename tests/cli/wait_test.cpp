@@ -209,8 +209,9 @@ TEST_P(Wait, WhatTheInboxMayHaveForgottenIsSaidToBeSo) {
 
 TEST_P(Wait, WhatIsNoTokenIsRefusedByEachWay) {
     const std::string good = token_of({id("01")});
-    for (std::string bad : {std::string("x"), good.substr(0, good.size() - 1), good + "A",
-                            good.substr(0, 8) + "x" + good.substr(9), std::string("obf1.")}) {
+    for (const std::string& bad :
+         {std::string("x"), good.substr(0, good.size() - 1), good + "A",
+          good.substr(0, 8) + "x" + good.substr(9), std::string("obf1.")}) {
         const Finished ended = wait(bad);
         EXPECT_EQ(ended.status.code, 2) << bad;
         EXPECT_THAT(ended.err, HasSubstr("no fence token"));

@@ -5,6 +5,7 @@ usage: tidy.py ROOT BUILD[:BUILD...] JOBS [PATH PREFIX...]
 """
 
 import concurrent.futures
+import functools
 import hashlib
 import json
 import pathlib
@@ -13,24 +14,32 @@ import subprocess
 import sys
 
 TIDY = "clang-tidy-19"
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
-def dependencies(build):
-    """The files each object was compiled from, as ninja recorded them."""
-    found, current = {}, None
-    text = subprocess.run(["ninja", "-C", build, "-t", "deps"], check=True,
-                          capture_output=True, text=True).stdout
-    for line in text.splitlines():
-        if line.startswith("    "):
-            current.append((build / line.strip()).resolve())
-        elif line:
-            current = found.setdefault(line.split(":")[0], [])
+@functools.cache
+def includes_of(path):
+    return INCLUDE.findall(path.read_text(errors="replace"))
+
+
+def files_of(root, entry):
+    """The source file and what it includes of ours, also by what it includes. No compiler need have run."""
+    folders = [pathlib.Path(folder) for folder in re.findall(r" -I(\S+)", entry["command"])]
+    found, waiting = set(), [pathlib.Path(entry["file"])]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not path.is_relative_to(root):
+            continue
+        found.add(path)
+        for name in includes_of(path):
+            there = (folder / name for folder in (path.parent, *folders))
+            waiting += [candidate.resolve() for candidate in there if candidate.is_file()][:1]
     return found
 
 
 def fingerprint(root, entry, files):
     digest = hashlib.sha256(entry["command"].encode())
-    for path in [root / ".clang-tidy", *sorted(f for f in files if f.is_relative_to(root))]:
+    for path in [root / ".clang-tidy", *sorted(files)]:
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -43,7 +52,6 @@ def main():
     for build in builds:
         passed = build / "tidy-passed"
         passed.mkdir(exist_ok=True)
-        deps = dependencies(build)
         for entry in json.loads((build / "compile_commands.json").read_text()):
             source = pathlib.Path(entry["file"])
             if source.is_relative_to(root / "build") or not source.is_relative_to(root):
@@ -51,8 +59,7 @@ def main():
             if source in matched or not str(source.relative_to(root)).startswith(prefixes):
                 continue
             matched.add(source)
-            output = re.search(r" -o (\S+)", entry["command"]).group(1)
-            mark = passed / fingerprint(root, entry, deps.get(output, [source]))
+            mark = passed / fingerprint(root, entry, files_of(root, entry))
             if not mark.exists():
                 work.append((source, build, mark))
     if not matched:

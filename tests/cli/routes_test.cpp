@@ -611,7 +611,6 @@ TEST_P(Routes, WrongInputIsRefused) {
                                                       {"routes", "list", "x"},
                                                       {"routes", "lst"},
                                                       {"routes"},
-                                                      {"routes", "accept", "x", "--json"},
                                                       {"routes", "accept", "x", "--yes"}}) {
         EXPECT_EQ(run_on(arguments).status.code, 2) << arguments.back();
     }

@@ -50,6 +50,7 @@ class WebhookFixture : public SinkFixture {
         }
         return out;
     }
+    [[nodiscard]] bool takes_any_header_name() const override { return false; }
 
   protected:
     virtual const Database& database() const = 0;

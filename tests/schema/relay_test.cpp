@@ -82,8 +82,8 @@ class SchemaRelay : public testing::Test {
     std::string url_;
     std::unique_ptr<Pg> database_;
     RegistryServer& server_ = shared_registry();
-    const std::string subject_ = "relay-" + std::to_string(++subjects_) + "-";
-    static inline int subjects_ = 0;
+    const std::string subject_ = "relay-" + std::to_string(++subjects) + "-";
+    static inline int subjects = 0;
 };
 
 TEST_F(SchemaRelay, AViolationIsADeadLetterThatNamesThePathAndTheRule) {

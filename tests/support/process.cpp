@@ -101,7 +101,8 @@ Process::Process(ProcessOptions options) {
                             open_or_throw(stderr_path_, O_WRONLY | O_CREAT | O_TRUNC), failure[1]};
     const pid_t parent = getpid();
     // Not fork: the page tables of a program under AddressSanitizer take long to copy.
-    pid_ = vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
+    // NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork,bugprone-unsafe-functions)
+    pid_ = vfork();
     if (pid_ == 0) {
         become(options, parent, files, argument_pointers.data(), environment_pointers.data());
     }

@@ -64,7 +64,10 @@ Verdict History::run() {
             judge_.violation("state of finished events stays: " + left);
         }
     }
-    if (!broken()) judge_.finish();
+    if (!broken()) {
+        judge_.finish();
+        judge_.check_latency();
+    }
     Verdict verdict;
     verdict.violations = judge_.violations();
     verdict.trace.assign(world_.lines().begin(), world_.lines().end());

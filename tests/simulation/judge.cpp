@@ -295,7 +295,6 @@ void Judge::finish() {
             }
         }
     }
-    check_latency();
 }
 
 }  // namespace outbox::simulation

@@ -97,6 +97,8 @@ class PostgresHistory {
     void keep_time();
     bool look(const std::function<void(test::Pg& control)>& at);
     void audit(test::Pg& control);
+    static void for_each_done(test::Pg& control,
+                              const std::function<void(const std::string& route, Position)>& use);
     bool drained();
     void start_relay();
     void start_missing_relays();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -25,10 +26,8 @@ class LatencyHistogram {
                                                          100, 200, 500, 1000, 5000, 30000, 300000};
 
     void add_us(std::int64_t latency_us) {
-        const double ms = static_cast<double>(latency_us) / 1000.0;
-        std::size_t bucket = 0;
-        while (bucket < kBoundsMs.size() && ms > kBoundsMs[bucket]) ++bucket;
-        bump(counts_[bucket], 1);
+        const auto* const bound = std::ranges::lower_bound(kBoundsUs, latency_us);
+        bump(counts_[static_cast<std::size_t>(bound - kBoundsUs.begin())], 1);
         bump(sum_us_, static_cast<std::uint64_t>(latency_us < 0 ? 0 : latency_us));
     }
     [[nodiscard]] std::uint64_t count(std::size_t bucket) const {
@@ -39,6 +38,12 @@ class LatencyHistogram {
     }
 
   private:
+    static constexpr auto kBoundsUs = [] {
+        std::array<std::int64_t, kBoundsMs.size()> bounds{};
+        std::ranges::transform(kBoundsMs, bounds.begin(),
+                               [](double ms) { return static_cast<std::int64_t>(ms * 1'000); });
+        return bounds;
+    }();
     // One writer: a plain add without the cost of a locked instruction.
     static void bump(std::atomic<std::uint64_t>& counter, std::uint64_t by) {
         counter.store(counter.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);

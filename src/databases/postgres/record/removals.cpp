@@ -104,7 +104,9 @@ Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t 
     if (wait_ < kWaitMin || (!missed.empty() && refusal_.empty())) wait_ = kWaitMin;
     if (due || !missed.empty()) next_ = Clock::now() + wait_;
     if (due && !refused_ && kept_.empty()) refusal_.clear();
-    for (const spi::Position position : hit) kept_.erase(position);
+    if (!kept_.empty()) {
+        for (const spi::Position position : hit) kept_.erase(position);
+    }
     return spi::Removed{std::move(hit), unseen_.size(), refusal_};
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/check.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 AheadThread::~AheadThread() {
     {
@@ -44,4 +44,4 @@ void AheadThread::run() {
     }
 }
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -5,7 +5,7 @@
 
 #include "core/mutex.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 /// A thread for one job at a time, beside the one thread that gives it jobs: what a job uses is its
 /// own until `wait` has returned. The thread begins with the first job.
@@ -32,4 +32,4 @@ class AheadThread {
     std::thread thread_;
 };
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -1,6 +1,6 @@
 #include "relay/known_rows.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 KnownRows::~KnownRows() {
     std::vector<spi::Position> held;
@@ -48,4 +48,4 @@ void KnownRows::forget(std::span<const spi::Position> positions) {
     positions_->remove(held);
 }
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -11,7 +11,7 @@
 
 #include "relay/position_map.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 /// The rows that one reader has returned and that are not recorded yet, by their raw ids, with the
 /// positions that were made up for them. Not thread-safe, but for the map that it shares.
@@ -52,4 +52,4 @@ class KnownRows {
     std::unordered_map<spi::Position, std::string> raw_ids_;
 };
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -1,6 +1,6 @@
 #include "relay/position_map.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 spi::Position PositionMap::add(const std::string& raw_id) {
     const core::Lock lock(mutex_);
@@ -23,4 +23,4 @@ std::vector<std::string> PositionMap::raw_ids(std::span<const spi::Position> pos
     return ids;
 }
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -9,7 +9,7 @@
 
 #include "core/mutex.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 /// Makes up positions for rows of tables without a number. A position is one reader's name for a
 /// row: they rise in the order in which it met them, whatever other readers have let go meanwhile.
@@ -31,4 +31,4 @@ class PositionMap {
     std::unordered_map<spi::Position, std::string> rows_ OUTBOX_GUARDED_BY(mutex_);
 };
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

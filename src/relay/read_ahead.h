@@ -8,7 +8,7 @@
 
 #include "relay/known_rows.h"
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 /// What one statement returned beyond what was asked for, kept for the next reads: each statement
 /// passes over all rows that its route has finished while another has not. The events are of one
@@ -58,4 +58,4 @@ class ReadAhead {
     std::chrono::steady_clock::time_point since_;
 };
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

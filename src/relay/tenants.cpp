@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 // table[/tenant,...], with a backslash before a comma that belongs to a tenant.
 std::string source_name(std::string table, std::vector<std::string> tenants) {
@@ -77,4 +77,4 @@ std::string tenants_taken_over(const std::string& source, const std::string& for
                               : ", " + std::to_string(dead_letters) + " dead letters among it");
 }
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -7,7 +7,7 @@
 
 #include <outbox/result.h>
 
-namespace outbox::sources {
+namespace outbox::relay {
 
 /// The name of the source of `table` that serves these tenants; none: all.
 [[nodiscard]] std::string source_name(std::string table, std::vector<std::string> tenants);
@@ -31,4 +31,4 @@ namespace outbox::sources {
 [[nodiscard]] std::string tenants_taken_over(const std::string& source, const std::string& former,
                                              std::int64_t dead_letters);
 
-}  // namespace outbox::sources
+}  // namespace outbox::relay

@@ -78,8 +78,8 @@ Result<std::size_t> choose_source(const std::vector<std::string>& sources, const
     std::vector<std::size_t> serving;
     for (std::size_t i = 0; i < sources.size(); ++i) {
         names += (names.empty() ? "" : ", ") + sources[i];
-        const auto tenants = sources::tenants_of(sources[i], table);
-        if (!selection.tenants.empty() && sources::covers(tenants, selection.tenants)) {
+        const auto tenants = relay::tenants_of(sources[i], table);
+        if (!selection.tenants.empty() && relay::covers(tenants, selection.tenants)) {
             serving.push_back(i);
         }
     }

@@ -19,10 +19,10 @@ class MemoryFixture : public SinkFixture {
     explicit MemoryFixture(bool fail_stop_order) : fail_stop_order_(fail_stop_order) {}
 
     std::unique_ptr<spi::Sink> open(bool small) override {
-        sinks::memory::MemoryOptions options;
+        memory::MemoryOptions options;
         options.fail_stop_order = fail_stop_order_;
         if (small) options.max_records = 100;
-        return std::make_unique<sinks::memory::MemorySink>(destination_, options);
+        return std::make_unique<memory::MemorySink>(destination_, options);
     }
     std::string new_topic() override { return "topic-" + std::to_string(++topics_); }
     std::vector<Arrived> arrived(const std::string& topic, std::size_t) override {
@@ -38,8 +38,7 @@ class MemoryFixture : public SinkFixture {
 
   private:
     bool fail_stop_order_;
-    std::shared_ptr<sinks::memory::Destination> destination_ =
-        std::make_shared<sinks::memory::Destination>();
+    std::shared_ptr<memory::Destination> destination_ = std::make_shared<memory::Destination>();
     int topics_ = 0;
 };
 
@@ -47,8 +46,8 @@ class NullFixture : public SinkFixture {
   public:
     std::unique_ptr<spi::Sink> open(bool small) override {
         constexpr std::size_t kSmall = 100;
-        return small ? std::make_unique<sinks::null::NullSink>(kSmall)
-                     : std::make_unique<sinks::null::NullSink>();
+        return small ? std::make_unique<null::NullSink>(kSmall)
+                     : std::make_unique<null::NullSink>();
     }
     std::string new_topic() override { return "nowhere"; }
     std::vector<Arrived> arrived(const std::string&, std::size_t) override { return {}; }
@@ -61,7 +60,7 @@ class StdoutFixture : public SinkFixture {
     ~StdoutFixture() override { ::close(fd_); }
 
     std::unique_ptr<spi::Sink> open(bool) override {
-        return std::make_unique<sinks::stdout_::StdoutSink>(fd_);
+        return std::make_unique<stdout_::StdoutSink>(fd_);
     }
     std::string new_topic() override { return "topic-" + std::to_string(++topics_); }
     std::vector<Arrived> arrived(const std::string& topic, std::size_t) override {
@@ -102,8 +101,8 @@ INSTANTIATE_TEST_SUITE_P(Null, SinkConformance, testing::Values(kNull));
 INSTANTIATE_TEST_SUITE_P(Stdout, SinkConformance, testing::Values(kStdout));
 INSTANTIATE_TEST_SUITE_P(Stdout, SinkReadBack, testing::Values(kStdout));
 
-using sinks::memory::Destination;
-using sinks::memory::MemorySink;
+using memory::Destination;
+using memory::MemorySink;
 
 TEST(MemorySink, WithFailStopOrderAcceptsNothingBehindAFailureAndNamesTheSuspect) {
     const auto destination = std::make_shared<Destination>();

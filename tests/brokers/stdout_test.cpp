@@ -11,7 +11,7 @@
 #include "tests/conformance/courier.h"
 #include "tests/support/files.h"
 
-namespace outbox::sinks::stdout_ {
+namespace outbox::stdout_ {
 namespace {
 
 using test::Letter;
@@ -201,4 +201,4 @@ TEST(StdoutSink, WaitsForRoomOnAFullDiskAndEndsTheLineThatWasCut) {
 }
 
 }  // namespace
-}  // namespace outbox::sinks::stdout_
+}  // namespace outbox::stdout_

@@ -17,11 +17,11 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
+using memory::Destination;
+using memory::MemorySink;
 using prepare::Preparation;
 using prepare::Preparations;
 using prepare::PreparedSink;
-using sinks::memory::Destination;
-using sinks::memory::MemorySink;
 
 // What all steps of a sink share: a server that is there, away, or does not answer.
 class Server {
@@ -112,8 +112,8 @@ std::unique_ptr<PreparedSink> prepared(const std::shared_ptr<Destination>& desti
         return steps;
     };
     return std::make_unique<PreparedSink>(
-        std::make_unique<MemorySink>(destination, sinks::memory::MemoryOptions{.max_records = 100}),
-        make, prepare::PreparedSinkOptions{.max_records = max_records});
+        std::make_unique<MemorySink>(destination, memory::MemoryOptions{.max_records = 100}), make,
+        prepare::PreparedSinkOptions{.max_records = max_records});
 }
 
 std::vector<Arrived> arrived_at(const Destination& destination, const std::string& topic) {
@@ -275,7 +275,7 @@ TEST_F(PreparedSinkTest, RecordsThatNeedNothingGoPastThoseThatWaitForAnAnswer) {
 
 TEST_F(PreparedSinkTest, WhatIsDoneAtOnceGoesPastThoseThatWaitForAnAnswer) {
     const auto sent = letters("t", 40, 40);
-    PreparedSink sink(std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
+    PreparedSink sink(std::make_unique<MemorySink>(destination_, memory::MemoryOptions{}),
                       known_even(), {});
     server_.set_silent(true);
     for (std::size_t i = 0; i < sent.size(); ++i) ASSERT_TRUE(sink.publish(sent[i].record(i)));
@@ -303,7 +303,7 @@ TEST_F(PreparedSinkTest, WhatIsDoneAtOnceGoesPastThoseThatWaitForAnAnswer) {
 TEST_F(PreparedSinkTest, HowManyWaitForAnAnswerIsNothingToTheOthers) {
     constexpr std::size_t kMany = 1'000;
     const auto sent = letters("t", 2 * kMany, 2 * kMany);
-    PreparedSink sink(std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
+    PreparedSink sink(std::make_unique<MemorySink>(destination_, memory::MemoryOptions{}),
                       known_even(), {.max_records = 20});
     server_.set_silent(true);
     for (std::size_t i = 1; i < sent.size(); i += 2) ASSERT_TRUE(sink.publish(sent[i].record(i)));
@@ -322,14 +322,13 @@ TEST_F(PreparedSinkTest, WhatMayBeAskedForInVainWaitsOneByOneAndHoldsNothingElse
     for (const std::size_t threads : {2U, 4U}) {
         Server server;
         const auto sent = letters("t", 2 * kMany, 2 * kMany);
-        PreparedSink sink(
-            std::make_unique<MemorySink>(destination_, sinks::memory::MemoryOptions{}),
-            [&server] {
-                Preparations steps;
-                steps.push_back(std::make_unique<DoubtsOdd>(server));
-                return steps;
-            },
-            {.threads = threads});
+        PreparedSink sink(std::make_unique<MemorySink>(destination_, memory::MemoryOptions{}),
+                          [&server] {
+                              Preparations steps;
+                              steps.push_back(std::make_unique<DoubtsOdd>(server));
+                              return steps;
+                          },
+                          {.threads = threads});
         server.set_silent(true);
         for (std::size_t i = 1; i < sent.size(); i += 2) {
             ASSERT_TRUE(sink.publish(sent[i].record(i)));
@@ -357,9 +356,9 @@ TEST_F(PreparedSinkTest, HoldsAsManyAsItMayForTheSinkAndNoMore) {
     constexpr std::size_t kMost = 20;
     constexpr std::size_t kUnderWay = 100;
     const auto sent = letters("t", 3 * (kMost + kUnderWay), 1'000);
-    PreparedSink sink(std::make_unique<MemorySink>(
-                          destination_, sinks::memory::MemoryOptions{.max_records = kUnderWay}),
-                      known_even(), {.max_records = kMost});
+    PreparedSink sink(
+        std::make_unique<MemorySink>(destination_, memory::MemoryOptions{.max_records = kUnderWay}),
+        known_even(), {.max_records = kMost});
     destination_->set_paused(true);
     std::size_t taken = 0;
     for (std::size_t i = 4; i < sent.size() && sink.publish(sent[i].record(i)); i += 2) ++taken;

@@ -18,8 +18,8 @@ namespace outbox::relay {
 namespace {
 
 using namespace std::chrono_literals;
-using sinks::memory::Destination;
-using sinks::memory::MemorySink;
+using memory::Destination;
+using memory::MemorySink;
 using test::Table;
 
 class ManualClock final : public core::Clock {

@@ -22,7 +22,7 @@ namespace outbox::relay {
 namespace {
 
 using namespace std::chrono_literals;
-using sinks::memory::Destination;
+using memory::Destination;
 using test::eventually;
 using test::Table;
 
@@ -83,8 +83,8 @@ class Running {
             route.make_sink = [destination, make, number = routes.size()](
                                   const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
                 if (Status can = make ? make(number) : Status(); !can.ok()) return can;
-                return std::unique_ptr<spi::Sink>(std::make_unique<sinks::memory::MemorySink>(
-                    destination, sinks::memory::MemoryOptions{}));
+                return std::unique_ptr<spi::Sink>(
+                    std::make_unique<memory::MemorySink>(destination, memory::MemoryOptions{}));
             };
             routes.push_back(std::move(route));
         }

@@ -18,30 +18,30 @@ constexpr std::array kLimits{
 };
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
-    auto config = sinks::kafka::make_config(destination.url, destination.options);
+    auto config = kafka::make_config(destination.url, destination.options);
     if (!config.ok()) return config.error();
     config->connect_timeout = destination.connect_timeout;
-    auto sink = sinks::kafka::KafkaSink::open(std::move(*config));
+    auto sink = kafka::KafkaSink::open(std::move(*config));
     if (!sink.ok()) return sink.error();
     return std::unique_ptr<spi::Sink>(std::move(*sink));
 }
 
 Result<std::vector<TopicReport>> topics(const Destination& destination,
                                         std::span<const std::string> names) {
-    auto config = sinks::kafka::make_config(destination.url, destination.options);
+    auto config = kafka::make_config(destination.url, destination.options);
     if (!config.ok()) return config.error();
     config->connect_timeout = destination.connect_timeout;
-    return sinks::kafka::look_at_topics(*config, names);
+    return kafka::look_at_topics(*config, names);
 }
 
 std::string weakness(const Destination& destination) {
-    const auto config = sinks::kafka::make_config(destination.url, destination.options);
-    return config.ok() ? sinks::kafka::transport_weakness(*config) : "";
+    const auto config = kafka::make_config(destination.url, destination.options);
+    return config.ok() ? kafka::transport_weakness(*config) : "";
 }
 
 TlsUse tls(const Destination& destination) {
-    const auto config = sinks::kafka::make_config(destination.url, destination.options);
-    return config.ok() ? sinks::kafka::tls_use(*config) : TlsUse();
+    const auto config = kafka::make_config(destination.url, destination.options);
+    return config.ok() ? kafka::tls_use(*config) : TlsUse();
 }
 
 }  // namespace
@@ -51,12 +51,12 @@ const Broker& kafka_broker() {
         .name = "kafka",
         .schemes = kSchemes,
         .urls = "kafka://host:port",
-        .capabilities = &sinks::kafka::kCapabilities,
+        .capabilities = &kafka::kCapabilities,
         .limits = kLimits,
         .other_options = "those of librdkafka, by their names there",
         .example_option = "compression.type = \"lz4\"",
-        .secrets = sinks::kafka::secret_options(),
-        .check_topic = sinks::kafka::check_topic_name,
+        .secrets = kafka::secret_options(),
+        .check_topic = kafka::check_topic_name,
         .make = make,
         .topics = topics,
         .weakness = weakness,

@@ -10,7 +10,7 @@
 #include "brokers/kafka/quiet.h"
 #include "brokers/kafka/refusal.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -381,4 +381,4 @@ std::optional<Fault> Client::reach(std::chrono::milliseconds timeout) {
     return std::nullopt;
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

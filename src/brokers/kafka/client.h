@@ -22,7 +22,7 @@ struct rd_kafka_queue_s;
 struct rd_kafka_topic_s;
 struct rd_kafka_op_s;
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 /// What a `Client` has to tell.
 struct Events {
@@ -110,4 +110,4 @@ class Client {
     std::uintptr_t next_question_ = 1;
 };
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

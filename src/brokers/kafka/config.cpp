@@ -8,7 +8,7 @@
 
 #include "core/url.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -198,4 +198,4 @@ bool is_secret(std::string_view option) {
     return is_secret_option(option);
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -10,7 +10,7 @@
 #include <outbox/limits.h>
 #include <outbox/result.h>
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 struct KafkaConfig {
     std::string bootstrap_servers;                  ///< "host:port,host:port"
@@ -51,4 +51,4 @@ std::span<const std::string_view> secret_options();
 /// The option's value may be a secret and must not be printed.
 bool is_secret(std::string_view option);
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

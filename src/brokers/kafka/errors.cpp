@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -111,4 +111,4 @@ bool is_unknown_topic(const Fault& fault) {
     return row_of(fault.name).code == ErrorCode::kTopicUnknown;
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

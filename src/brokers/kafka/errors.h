@@ -6,7 +6,7 @@
 
 #include <outbox/error.h>
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 /// What librdkafka reports, in its own words.
 struct Fault {
@@ -25,4 +25,4 @@ Scope scope_of(const Fault& fault);
 /// The topic does not exist.
 bool is_unknown_topic(const Fault& fault);
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -9,7 +9,7 @@
 #include "brokers/kafka/errors.h"
 #include "brokers/kafka/sink.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 namespace {
 
 using std::chrono::milliseconds;
@@ -78,4 +78,4 @@ Result<std::vector<TopicReport>> look_at_topics(const KafkaConfig& config,
     return reports;
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -36,4 +36,4 @@ std::size_t record_batch_bytes(const spi::Record& record) {
     return kBatchOverheadBytes + varint_bytes(body) + body;
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -9,7 +9,7 @@
 #include "brokers/kafka/texts.h"
 #include "core/record_bytes.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -465,4 +465,4 @@ Result<std::unique_ptr<spi::Sink>> make_kafka_sink(
     return std::unique_ptr<spi::Sink>(std::move(sink).value());
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

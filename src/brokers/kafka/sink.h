@@ -18,7 +18,7 @@
 #include "brokers/kafka/topics.h"
 #include "brokers/kafka/under_way.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 inline const spi::SinkCapabilities kCapabilities{"kafka", spi::Guarantee::kAtLeastOnce,
                                                  /*fail_stop_order=*/true, /*durable=*/true,
@@ -138,4 +138,4 @@ class KafkaSink final : public spi::Sink {
 Result<std::unique_ptr<spi::Sink>> make_kafka_sink(
     std::string_view url, const std::map<std::string, std::string>& options);
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

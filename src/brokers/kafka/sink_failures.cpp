@@ -6,7 +6,7 @@
 #include "brokers/kafka/sink.h"
 #include "brokers/kafka/texts.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -270,4 +270,4 @@ void KafkaSink::forget(Producer& producer) {
     asks_again_ = false;
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -8,7 +8,7 @@
 #include "brokers/kafka/sink.h"
 #include "brokers/kafka/texts.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 namespace {
 
@@ -230,4 +230,4 @@ void KafkaSink::topic_missing(Topic& topic, const Fault& fault) {
     if (topic.produced == 0) close_handles(topic);
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

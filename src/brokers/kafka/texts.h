@@ -6,7 +6,7 @@
 
 #include "brokers/kafka/topics.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 // How the sink names things and what goes wrong with them.
 
@@ -38,4 +38,4 @@ inline ErrorInfo silent_error(const Topic& topic, std::int32_t partition,
                 "(min.insync.replicas)"};
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -2,7 +2,7 @@
 
 #include "core/routing.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 Topic* Topics::find(std::string_view name) {
     if (last_ != nullptr && last_->name == name) return last_;
@@ -51,4 +51,4 @@ Status check_topic_name(std::string_view topic) {
             "Kafka: topic '" + std::string(topic) + "' " + what};
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

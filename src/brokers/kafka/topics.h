@@ -15,7 +15,7 @@
 
 #include "brokers/kafka/client.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 using Time = std::chrono::steady_clock::time_point;
 
@@ -101,4 +101,4 @@ class Topics {
     Topic* last_ = nullptr;  // neighbours mostly share the topic
 };
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

@@ -5,7 +5,7 @@
 #include "core/ascii.h"
 #include "core/transport.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 namespace {
 
 // In lower case, as librdkafka takes either.
@@ -50,4 +50,4 @@ TlsUse tls_use(const KafkaConfig& config) {
     return use;
 }
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

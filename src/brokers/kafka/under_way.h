@@ -7,7 +7,7 @@
 
 #include "brokers/kafka/topics.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 
@@ -80,4 +80,4 @@ class UnderWay {
     std::size_t bytes_ = 0;
 };
 
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

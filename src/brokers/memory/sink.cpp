@@ -1,6 +1,6 @@
 #include "brokers/memory/sink.h"
 
-namespace outbox::sinks::memory {
+namespace outbox::memory {
 
 namespace {
 
@@ -148,4 +148,4 @@ void MemorySink::deliver(spi::Completions& out) {
     under_way_.clear();
 }
 
-}  // namespace outbox::sinks::memory
+}  // namespace outbox::memory

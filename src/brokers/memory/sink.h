@@ -15,7 +15,7 @@
 
 #include "core/mutex.h"
 
-namespace outbox::sinks::memory {
+namespace outbox::memory {
 
 /// A record that arrived, copied.
 struct StoredRecord {
@@ -92,4 +92,4 @@ class MemorySink final : public spi::Sink {
     std::deque<spi::Record> under_way_;
 };
 
-}  // namespace outbox::sinks::memory
+}  // namespace outbox::memory

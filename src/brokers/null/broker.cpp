@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kSchemes{"null"};
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
-    return std::unique_ptr<spi::Sink>(new sinks::null::NullSink);
+    return std::unique_ptr<spi::Sink>(new null::NullSink);
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ const Broker& null_broker() {
     static const Broker broker{.name = "null",
                                .schemes = kSchemes,
                                .urls = "null:",
-                               .capabilities = &sinks::null::kCapabilities,
+                               .capabilities = &null::kCapabilities,
                                .make = make};
     return broker;
 }

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-namespace outbox::sinks::null {
+namespace outbox::null {
 
 const spi::SinkCapabilities& NullSink::capabilities() const {
     return kCapabilities;
@@ -21,4 +21,4 @@ void NullSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) {
     taken_.clear();
 }
 
-}  // namespace outbox::sinks::null
+}  // namespace outbox::null

@@ -6,7 +6,7 @@
 
 #include <outbox/spi/sink.h>
 
-namespace outbox::sinks::null {
+namespace outbox::null {
 
 inline const spi::SinkCapabilities kCapabilities{"null", spi::Guarantee::kAtLeastOnce,
                                                  /*fail_stop_order=*/true, /*durable=*/false};
@@ -28,4 +28,4 @@ class NullSink final : public spi::Sink {
     std::vector<std::uint64_t> taken_;
 };
 
-}  // namespace outbox::sinks::null
+}  // namespace outbox::null

@@ -10,7 +10,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kSchemes{"stdout"};
 
 Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
-    return std::unique_ptr<spi::Sink>(new sinks::stdout_::StdoutSink);
+    return std::unique_ptr<spi::Sink>(new stdout_::StdoutSink);
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ const Broker& stdout_broker() {
     static const Broker broker{.name = "stdout",
                                .schemes = kSchemes,
                                .urls = "stdout:",
-                               .capabilities = &sinks::stdout_::kCapabilities,
+                               .capabilities = &stdout_::kCapabilities,
                                .make = make};
     return broker;
 }

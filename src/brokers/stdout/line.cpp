@@ -8,7 +8,7 @@
 #include "core/json_text.h"
 #include "core/utf8.h"
 
-namespace outbox::sinks::stdout_ {
+namespace outbox::stdout_ {
 
 namespace {
 
@@ -63,4 +63,4 @@ void append_line(const spi::Record& record, std::string& out) {
     out += "}\n";
 }
 
-}  // namespace outbox::sinks::stdout_
+}  // namespace outbox::stdout_

@@ -4,9 +4,9 @@
 
 #include <outbox/spi/sink.h>
 
-namespace outbox::sinks::stdout_ {
+namespace outbox::stdout_ {
 
 /// Appends the record as one JSON object and a line feed; README.md says what each field holds.
 void append_line(const spi::Record& record, std::string& out);
 
-}  // namespace outbox::sinks::stdout_
+}  // namespace outbox::stdout_

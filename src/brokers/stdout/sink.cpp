@@ -16,7 +16,7 @@
 #include "brokers/stdout/line.h"
 #include "core/mutex.h"
 
-namespace outbox::sinks::stdout_ {
+namespace outbox::stdout_ {
 
 namespace {
 
@@ -247,4 +247,4 @@ void StdoutSink::fail_all(const ErrorInfo& error, spi::Completions& out) {
     end_ = written_;
 }
 
-}  // namespace outbox::sinks::stdout_
+}  // namespace outbox::stdout_

@@ -8,7 +8,7 @@
 
 #include <outbox/spi/sink.h>
 
-namespace outbox::sinks::stdout_ {
+namespace outbox::stdout_ {
 
 class Turn;
 
@@ -55,4 +55,4 @@ class StdoutSink final : public spi::Sink {
     std::shared_ptr<Turn> turn_;  // shared by the sinks of one descriptor
 };
 
-}  // namespace outbox::sinks::stdout_
+}  // namespace outbox::stdout_

@@ -13,10 +13,10 @@ class KafkaFixture : public SinkFixture {
   public:
     std::unique_ptr<spi::Sink> open(bool small) override {
         auto config =
-            sinks::kafka::make_config("kafka://" + shared_kafka().bootstrap(), {}).value_or_throw();
+            kafka::make_config("kafka://" + shared_kafka().bootstrap(), {}).value_or_throw();
         config.connect_timeout = std::chrono::seconds(60);
         if (small) config.max_bytes = 100'000;
-        return sinks::kafka::KafkaSink::open(config).value_or_throw();
+        return kafka::KafkaSink::open(config).value_or_throw();
     }
     std::string new_topic() override {
         static int topics = 0;

@@ -14,8 +14,8 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
-using sinks::kafka::KafkaConfig;
-using sinks::kafka::KafkaSink;
+using kafka::KafkaConfig;
+using kafka::KafkaSink;
 
 KafkaServer& server() {
     static KafkaServer kafka({.auto_create_topics = false,
@@ -26,7 +26,7 @@ KafkaServer& server() {
 }
 
 KafkaConfig config() {
-    return sinks::kafka::make_config("kafka://" + server().bootstrap(), {}).value_or_throw();
+    return kafka::make_config("kafka://" + server().bootstrap(), {}).value_or_throw();
 }
 
 std::string new_topic(int partitions = 3) {
@@ -401,7 +401,7 @@ TEST_P(KafkaLeaderlessPartition, IsAPartThatIsDownWhileOthersGoOn) {
     for (std::size_t i = 0; i < sent.size(); i += 10) sent[i].key.reset();
     std::size_t for_it = 0;
     for (const Letter& letter : sent) {
-        for_it += letter.key && sinks::kafka::Client::partition_of(*letter.key, 3) == 1 ? 1 : 0;
+        for_it += letter.key && kafka::Client::partition_of(*letter.key, 3) == 1 ? 1 : 0;
     }
     ASSERT_GT(for_it, 1'000U);
     Courier courier(*sink);

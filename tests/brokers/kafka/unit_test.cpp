@@ -10,7 +10,7 @@
 #include "brokers/kafka/under_way.h"
 #include "tests/conformance/courier.h"
 
-namespace outbox::sinks::kafka {
+namespace outbox::kafka {
 namespace {
 
 TEST(KafkaConfig, TakesBrokersFromTheUrlAndOptionsFromBothPlaces) {
@@ -179,4 +179,4 @@ TEST(KafkaTopicName, HasTheAlphabetOfKafka) {
 }
 
 }  // namespace
-}  // namespace outbox::sinks::kafka
+}  // namespace outbox::kafka

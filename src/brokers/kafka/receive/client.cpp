@@ -183,7 +183,7 @@ Result<std::unique_ptr<Client>> Client::open(const std::map<std::string, std::st
                 (is_secret(name) ? std::string("the value is not valid") : std::string(error))};
     }
     rd_kafka_conf_set_opaque(conf, client.get());
-    sinks::kafka::be_quiet(conf);
+    outbox::kafka::be_quiet(conf);
     rd_kafka_conf_set_rebalance_cb(conf, [](rd_kafka_t* handle, rd_kafka_resp_err_t code,
                                             rd_kafka_topic_partition_list_t* list, void* opaque) {
         Client::on_rebalance(handle, code, list, opaque);

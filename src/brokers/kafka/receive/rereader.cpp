@@ -22,7 +22,7 @@ rd_kafka_t* make_handle(const std::map<std::string, std::string>& settings) {
     for (const auto& [name, value] : settings) {
         rd_kafka_conf_set(conf, name.c_str(), value.c_str(), nullptr, 0);
     }
-    sinks::kafka::be_quiet(conf);
+    outbox::kafka::be_quiet(conf);
     rd_kafka_t* const handle = rd_kafka_new(RD_KAFKA_CONSUMER, conf, nullptr, 0);
     if (handle == nullptr) rd_kafka_conf_destroy(conf);
     return handle;

@@ -7,9 +7,9 @@
 namespace outbox::postgres {
 namespace {
 
-using sources::covers;
-using sources::overlap;
-using sources::tenants_of;
+using relay::covers;
+using relay::overlap;
+using relay::tenants_of;
 
 constexpr std::array kLedgers{"outbox_ledger", "outbox_route_done"};
 
@@ -52,7 +52,7 @@ Status LedgerTable::take_over_tenants(Connection& connection, spi::Beginning& ou
         if (status.ok() && !all && known->empty()) status = inherit_routes(connection, former);
         if (!status.ok()) return status;
         if (all || dead > 0) {
-            out.notes.push_back(sources::tenants_taken_over(table_.source, former, dead));
+            out.notes.push_back(relay::tenants_taken_over(table_.source, former, dead));
         }
     }
     return {};
@@ -80,7 +80,7 @@ Status LedgerTable::end_former_lease(Connection& connection, const std::string& 
         Params().text(former));
     if (!held.ok()) return held.status();
     if (!held->empty()) {
-        return sources::tenants_are_served(table_.source, former, held->string(0, 0));
+        return relay::tenants_are_served(table_.source, former, held->string(0, 0));
     }
     return connection
         .query("UPDATE " + table_.side +
@@ -186,7 +186,7 @@ Status LedgerTable::refuse_open_events(Connection& connection, const std::string
             Params().text(former));
         if (!open.ok()) return open.status();
         if (!open->boolean(0, 0)) continue;
-        if (!table_.keep) return sources::tenants_left_open(table_.source, former);
+        if (!table_.keep) return relay::tenants_left_open(table_.source, former);
         return {ErrorCode::kConflict, Advice::kStop,
                 "a relay served " + former +
                     ", and what it published stays in the table (after_publish = keep): " +

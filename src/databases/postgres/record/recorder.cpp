@@ -22,7 +22,7 @@ constexpr const char* kLogEnd = "outbox_log_end";
 
 PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Table& table,
                                    Identity& identity,
-                                   std::shared_ptr<sources::PositionMap> positions)
+                                   std::shared_ptr<relay::PositionMap> positions)
     : table_(table),
       identity_(identity),
       serves_all_(config.tenants.empty()),

@@ -32,7 +32,7 @@ class PostgresRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where positions are stable.
     PostgresRecorder(const PostgresSourceConfig& config, const Table& table, Identity& identity,
-                     std::shared_ptr<sources::PositionMap> positions);
+                     std::shared_ptr<relay::PositionMap> positions);
 
     Result<spi::Beginning> begin(std::uint64_t epoch,
                                  std::span<const spi::RouteName> routes) override;
@@ -142,7 +142,7 @@ class PostgresRecorder final : public spi::Recorder {
     const std::string move_due_sql_;
     TableWriter writer_;
     // Shared by the readers of this source, which give and take positions.
-    std::shared_ptr<sources::PositionMap> positions_;
+    std::shared_ptr<relay::PositionMap> positions_;
     LedgerTable ledger_;
     const Fence fence_;
     Session session_;

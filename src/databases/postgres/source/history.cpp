@@ -91,7 +91,7 @@ class PostgresHistory final : public replay::History {
         } else {
             auto scope =
                 published_scope(table_, config_, selection, predicate, source_,
-                                sources::tenants_of(source_, table_name()), rows->integer(row, 2));
+                                relay::tenants_of(source_, table_name()), rows->integer(row, 2));
             if (!scope.ok()) return scope.status();
             scope_ = std::move(*scope);
         }

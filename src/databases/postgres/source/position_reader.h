@@ -146,7 +146,7 @@ class PositionReader final : public spi::Reader {
     std::vector<std::string> ahead_names_;  // whose events are to be set aside
     Status ahead_status_;
     std::size_t next_ahead_ = 0;
-    sources::AheadThread thread_;  // last: it uses all of the above
+    relay::AheadThread thread_;  // last: it uses all of the above
 };
 
 }  // namespace outbox::postgres

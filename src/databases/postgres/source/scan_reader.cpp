@@ -23,7 +23,7 @@ constexpr std::size_t kCopyFromRows = 100;  // below, a COPY costs more than it 
 }  // namespace
 
 ScanReader::ScanReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
-                       const std::string& route, std::shared_ptr<sources::PositionMap> positions)
+                       const std::string& route, std::shared_ptr<relay::PositionMap> positions)
     : table_(table),
       identity_(identity),
       route_(quote_literal(route)),
@@ -102,7 +102,7 @@ Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limi
         ++returned_;
         if (fields_[1].data == nullptr) continue;  // the column may have lost its NOT NULL since
         std::string raw_id = decode_raw_id(fields_[1], table_.uuid_id);
-        sources::KnownRows::Row& row = rows_.hold(raw_id);
+        relay::KnownRows::Row& row = rows_.hold(raw_id);
         if (row.known) continue;  // a second row with the same id: the same event
         if (Status decoded = decode_row(fields_, layout_, row.position, out); !decoded.ok()) {
             return decoded;
@@ -155,7 +155,7 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
         if (!connection.ok()) {
             status = connection.status();
         } else if (full_) {
-            status = read_some(**connection, sources::ReadAhead::kLimits, ahead_.begin());
+            status = read_some(**connection, relay::ReadAhead::kLimits, ahead_.begin());
             ahead_.filled();
         } else {
             status = read_some(**connection, limits, out);

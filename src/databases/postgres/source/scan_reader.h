@@ -25,7 +25,7 @@ class ScanReader final : public spi::Reader {
     /// `identity` is the source's and outlives the reader. `positions` is shared with the other
     /// readers and recorders of the source.
     ScanReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
-               const std::string& route, std::shared_ptr<sources::PositionMap> positions);
+               const std::string& route, std::shared_ptr<relay::PositionMap> positions);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -49,14 +49,14 @@ class ScanReader final : public spi::Reader {
     const RowLayout layout_;
     Session session_;
     RowSize row_size_;
-    sources::KnownRows rows_;  // by raw id
+    relay::KnownRows rows_;  // by raw id
     std::vector<Field> fields_;
     std::vector<std::string> taken_;  // by the statement under way
     std::size_t returned_ = 0;        // rows of that statement
     bool cut_ = false;                // it was stopped at max_bytes
     bool full_ = false;
     bool at_end_ = false;
-    sources::ReadAhead ahead_;
+    relay::ReadAhead ahead_;
     bool beside_many_ = false;  // rows are done here and not in another route
     std::chrono::steady_clock::time_point looked_at_done_{};
 };

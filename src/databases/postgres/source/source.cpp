@@ -25,7 +25,7 @@ class PostgresSource final : public spi::Source {
     PostgresSource(PostgresSourceConfig config, Table table)
         : config_(std::move(config)),
           table_(std::move(table)),
-          positions_(table_.by_position ? nullptr : std::make_shared<sources::PositionMap>()),
+          positions_(table_.by_position ? nullptr : std::make_shared<relay::PositionMap>()),
           identity_(table_),
           hub_(config_, table_, identity_) {}
 
@@ -126,7 +126,7 @@ class PostgresSource final : public spi::Source {
     const Table table_;
     // Shared with the readers and recorders, which must mean the same row by a position. Null where
     // the table has positions.
-    const std::shared_ptr<sources::PositionMap> positions_;
+    const std::shared_ptr<relay::PositionMap> positions_;
     Identity identity_;  // likewise used by readers, recorders and the hub
     StreamHub hub_;      // used by the readers, which do not outlive the source
 };

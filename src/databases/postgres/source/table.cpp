@@ -308,7 +308,7 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
     if (Status status = check_types(table); !status.ok()) return status;
     settle_order(table);
     if (Status status = load_uniqueness(connection, table); !status.ok()) return status;
-    table.source = sources::source_name(table.schema + "." + table.name, config.tenants);
+    table.source = relay::source_name(table.schema + "." + table.name, config.tenants);
     if (!config.tenants.empty() && !table.has("tenant_id")) {
         return shape_error("table " + table.sql +
                            " has no tenant column; run without --tenant or map tenant_id");

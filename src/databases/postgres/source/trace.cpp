@@ -337,7 +337,7 @@ class PostgresTracer final : public EventTracer {
                               .finished = rows->boolean(row, 2),
                               .passed = rows->boolean(row, 3),
                               .failing = failing_of(*rows, row, 4)};
-            const auto tenants = sources::tenants_of(route.source, about_.name);
+            const auto tenants = relay::tenants_of(route.source, about_.name);
             if (!tenants.empty() && !event.tenant_id.empty() &&
                 std::find(tenants.begin(), tenants.end(), event.tenant_id) == tenants.end()) {
                 continue;

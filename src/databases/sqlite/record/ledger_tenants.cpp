@@ -24,12 +24,12 @@ Status Ledger::take_over_tenants(Database& database, spi::Beginning& out) const 
     const auto known = load_routes(database);
     if (!known.ok()) return known.status();
     for (const std::string& former : formers) {
-        const std::vector<std::string> theirs = sources::tenants_of(former, table_.name);
-        if (!sources::overlap(table_.tenants, theirs)) continue;
+        const std::vector<std::string> theirs = relay::tenants_of(former, table_.name);
+        if (!relay::overlap(table_.tenants, theirs)) continue;
         Status status = end_former_lease(database, former);
         std::int64_t dead = 0;
         if (status.ok()) status = take_over_dead(database, former, dead);
-        const bool all = sources::covers(table_.tenants, theirs);
+        const bool all = relay::covers(table_.tenants, theirs);
         if (status.ok()) {
             status =
                 all ? take_over_ledgers(database, former) : refuse_open_events(database, former);
@@ -37,7 +37,7 @@ Status Ledger::take_over_tenants(Database& database, spi::Beginning& out) const 
         if (status.ok() && !all && known->empty()) status = inherit_routes(database, former);
         if (!status.ok()) return status;
         if (all || dead > 0) {
-            out.notes.push_back(sources::tenants_taken_over(table_.source, former, dead));
+            out.notes.push_back(relay::tenants_taken_over(table_.source, former, dead));
         }
     }
     return {};
@@ -61,7 +61,7 @@ Status Ledger::end_former_lease(Database& database, const std::string& former) c
     const std::string owner = owned ? row.string(0) : std::string();
     const bool held = owned && (row.integer(1) == 0 || !owner_is_gone(table_.path, former));
     if (Status status = row.status(); !status.ok()) return status;
-    if (held) return sources::tenants_are_served(table_.source, former, owner);
+    if (held) return relay::tenants_are_served(table_.source, former, owner);
     Statement end(database,
                   "UPDATE outbox_lease SET epoch = epoch + 1, owner = NULL, expires_at = NULL, "
                   "locked = 0 WHERE source = ?");
@@ -136,7 +136,7 @@ Status Ledger::refuse_open_events(Database& database, const std::string& former)
     open.bind(former);
     const bool left = open.step() && open.integer(0) != 0;
     if (Status status = open.status(); !status.ok()) return status;
-    if (left) return sources::tenants_left_open(table_.source, former);
+    if (left) return relay::tenants_left_open(table_.source, former);
     return {};
 }
 

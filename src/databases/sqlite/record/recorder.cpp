@@ -39,7 +39,7 @@ std::string bytes_of_hex(std::string_view text) {
 
 }  // namespace
 
-SqliteRecorder::SqliteRecorder(const Table& table, std::shared_ptr<sources::PositionMap> positions)
+SqliteRecorder::SqliteRecorder(const Table& table, std::shared_ptr<relay::PositionMap> positions)
     : table_(table),
       writer_(table),
       ledger_(table_),

@@ -22,7 +22,7 @@ namespace outbox::sqlite {
 class SqliteRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where rows have positions.
-    SqliteRecorder(const Table& table, std::shared_ptr<sources::PositionMap> positions);
+    SqliteRecorder(const Table& table, std::shared_ptr<relay::PositionMap> positions);
 
     Result<spi::Beginning> begin(std::uint64_t epoch,
                                  std::span<const spi::RouteName> routes) override;
@@ -108,7 +108,7 @@ class SqliteRecorder final : public spi::Recorder {
     const Ledger ledger_;
     std::vector<std::string> routes_;  // as `begin` was given them
     // Shared by the readers of this source, which give and take positions.
-    const std::shared_ptr<sources::PositionMap> positions_;
+    const std::shared_ptr<relay::PositionMap> positions_;
     Session session_;
     std::string refusal_;  // what the owner's table answered last to what it refused
     // Rows whose triggers end the transaction (RAISE(ROLLBACK)).

@@ -171,7 +171,7 @@ class SqliteHistory final : public replay::History {
             scope_ = dead_scope(source_, selection, table_.default_tenant);
         } else {
             auto scope = published_scope(table_, selection, predicate, source_,
-                                         sources::tenants_of(source_, table_.name));
+                                         relay::tenants_of(source_, table_.name));
             if (!scope.ok()) return scope.status();
             scope_ = std::move(*scope);
         }

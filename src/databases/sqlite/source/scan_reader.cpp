@@ -108,7 +108,7 @@ Status ScanReader::Statements::first_error() const {
 }
 
 ScanReader::ScanReader(const Table& table, const std::string& route,
-                       std::shared_ptr<sources::PositionMap> positions)
+                       std::shared_ptr<relay::PositionMap> positions)
     : table_(table), session_(table_, route), rows_(std::move(positions)) {}
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
@@ -117,7 +117,7 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     Status status;
     if (ahead_.empty()) {
         status = session_.poll([&](Statements& statements, bool& at_end) {
-            Status read = full_ ? read_rows(statements.rows, sources::ReadAhead::kLimits,
+            Status read = full_ ? read_rows(statements.rows, relay::ReadAhead::kLimits,
                                             ahead_.begin(), at_end)
                                 : read_rows(statements.rows, limits, out, at_end);
             full_ = read.ok() && !at_end;
@@ -143,7 +143,7 @@ Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi
     while (!full && rows.step()) {
         ++returned;
         std::string raw_id = raw_id_of(rows, kIdType, kId);
-        sources::KnownRows::Row& row = rows_.hold(raw_id);
+        relay::KnownRows::Row& row = rows_.hold(raw_id);
         if (row.known) continue;
         add_scanned_row(table_, rows, row.position, raw_id, out);
         row.known = true;

@@ -31,7 +31,7 @@ class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.
     ScanReader(const Table& table, const std::string& route,
-               std::shared_ptr<sources::PositionMap> positions);
+               std::shared_ptr<relay::PositionMap> positions);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -50,8 +50,8 @@ class ScanReader final : public spi::Reader {
 
     const Table table_;
     PollSession<Statements, std::string> session_;
-    sources::KnownRows rows_;
-    sources::ReadAhead ahead_;
+    relay::KnownRows rows_;
+    relay::ReadAhead ahead_;
     bool full_ = false;  // the last statement returned as much as it might
 };
 

@@ -65,7 +65,7 @@ class SqliteSource final : public spi::Source {
     SqliteSource(SqliteSourceConfig config, Table table)
         : config_(std::move(config)),
           table_(std::move(table)),
-          positions_(table_.native ? nullptr : std::make_shared<sources::PositionMap>()) {}
+          positions_(table_.native ? nullptr : std::make_shared<relay::PositionMap>()) {}
 
     [[nodiscard]] std::string table_name() const override { return table_.name; }
     [[nodiscard]] bool stable_positions() const override { return table_.native; }
@@ -203,7 +203,7 @@ class SqliteSource final : public spi::Source {
     const Table table_;
     // Shared with the readers and recorders, which must mean the same row by a position. Null
     // where rows have positions.
-    const std::shared_ptr<sources::PositionMap> positions_;
+    const std::shared_ptr<relay::PositionMap> positions_;
 };
 
 }  // namespace

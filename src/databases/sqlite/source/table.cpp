@@ -108,7 +108,7 @@ Result<Table> name_table(const SqliteSourceConfig& config) {
     table.path = *std::move(path);
     table.name = config.table;
     table.sql = quote_identifier(config.table);
-    table.source = sources::source_name(config.table, config.tenants);
+    table.source = relay::source_name(config.table, config.tenants);
     table.tenants = config.tenants;
     table.default_tenant = config.default_tenant;
     std::sort(table.tenants.begin(), table.tenants.end());

@@ -222,7 +222,7 @@ class SqliteTracer final : public EventTracer {
         rows.bind(table_.name);
         while (rows.step()) {
             TracedRoute route{.route = rows.string(0), .source = rows.string(1)};
-            const auto tenants = sources::tenants_of(route.source, table_.name);
+            const auto tenants = relay::tenants_of(route.source, table_.name);
             if (!tenants.empty() &&
                 std::find(tenants.begin(), tenants.end(), event.tenant_id) == tenants.end()) {
                 continue;

@@ -192,6 +192,10 @@ void PostgresServer::pause() {
     }
 }
 
+void PostgresServer::pause_postmaster() {
+    if (running()) process_->kill(SIGSTOP);
+}
+
 void PostgresServer::resume() {
     if (!running()) return;
     for (const pid_t child : children_of(process_->pid())) ::kill(child, SIGCONT);

@@ -53,6 +53,8 @@ class PostgresServer {
     // SIGSTOP and SIGCONT to the postmaster and all its children: a server that hangs.
     void pause();
     void resume();
+    // SIGSTOP to the postmaster alone: connections work on, a new one is accepted and then nothing.
+    void pause_postmaster();
 
     // Its data folder, to be copied or replaced while it does not run.
     std::filesystem::path data() const { return folder_ / "server/data"; }

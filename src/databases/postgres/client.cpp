@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "databases/postgres/errors.h"
+#include "databases/postgres/hosts.h"
 #include "secrets/password_file.h"
 
 namespace outbox::postgres {
@@ -61,6 +63,12 @@ PostgresPollingStatusType go_on(pg_conn* connection, steady_clock::time_point de
     return state;
 }
 
+// As with libpq, a server that knows us and says no is not passed over for the next one.
+bool refuses_us(const std::string& message) {
+    const std::string_view state = sqlstate_in(message);
+    return state.starts_with("28") || state == "3D000";
+}
+
 }  // namespace
 
 std::string url_fault(const std::string& url) {
@@ -101,9 +109,35 @@ Status Client::connect(const std::string& url, std::chrono::seconds timeout,
     add("dbname", target->c_str());
     add("client_encoding", "UTF8");
     for (const Setting& setting : fixed) add(setting.name, setting.value);
-    add(nullptr, nullptr);
-    const ErrorInfo no_memory{ErrorCode::kInternal, Advice::kStop, {}, "out of memory"};
     const auto deadline = steady_clock::now() + timeout;
+    const std::vector<Host> hosts = hosts_of(*target);
+    if (hosts.empty()) {
+        add(nullptr, nullptr);
+        return reach(names, values, deadline);
+    }
+    // Each has its share of the time until it takes statements, not just for its first answer.
+    for (std::size_t i = 0; i < hosts.size(); ++i) {
+        const Host& host = hosts[i];
+        const std::size_t before = names.size();
+        add("host", host.host.c_str());
+        add("hostaddr", host.hostaddr.c_str());
+        add("port", host.port.c_str());
+        add(nullptr, nullptr);
+        const auto now = steady_clock::now();
+        const auto share = (deadline - now) / static_cast<int>(hosts.size() - i);
+        if (Status status = reach(names, values, now + share); !status.ok()) return status;
+        note_answer(host, in_time_);
+        if (sound() || refuses_us(message())) break;
+        names.resize(before);
+        values.resize(before);
+    }
+    return {};
+}
+
+// One attempt, whatever becomes of it.
+Status Client::reach(const std::vector<const char*>& names, const std::vector<const char*>& values,
+                     Time deadline) {
+    const ErrorInfo no_memory{ErrorCode::kInternal, Advice::kStop, {}, "out of memory"};
     handle_ = begin(names.data(), values.data());
     if (!handle_) return no_memory;
     bool cut = true;

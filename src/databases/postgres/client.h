@@ -5,6 +5,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include <outbox/result.h>
 
@@ -43,11 +44,13 @@ inline constexpr const char* kDurable =
 class Client {
   public:
     /// Connects, with `defaults` where the URL says nothing else and with `fixed` whatever it says,
-    /// and waits up to `timeout` for it. An error: nothing is open, for a reason of ours. Else it
-    /// is `sound`, or `in_time` and `message` say why not.
+    /// and waits up to `timeout` for it, which several hosts of the URL share. An error: nothing is
+    /// open, for a reason of ours. Else it is `sound`, or `in_time` and `message` say why not.
     Status connect(const std::string& url, std::chrono::seconds timeout,
                    std::span<const Setting> defaults, std::span<const Setting> fixed = {});
     void close();
+    /// It is of no use any more, for a reason of the caller's.
+    void give_up() { silent_ = true; }
 
     /// What is sent waits for no room: the rest goes while the answer is waited for. Not where
     /// others call libpq, too.
@@ -59,7 +62,7 @@ class Client {
     [[nodiscard]] bool sound() const;
     /// The server gave an answer when it was connected to.
     [[nodiscard]] bool in_time() const { return in_time_; }
-    /// A wait was over before something came: the connection is of no use any more.
+    /// A wait was over before something came, or it was given up: it is of no use any more.
     [[nodiscard]] bool silent() const { return silent_; }
     /// The server asked for a password, and there was none.
     [[nodiscard]] bool lacks_password() const;
@@ -88,6 +91,8 @@ class Client {
     using Handle = std::unique_ptr<pg_conn, Finish>;
     using Time = std::chrono::steady_clock::time_point;
 
+    Status reach(const std::vector<const char*>& names, const std::vector<const char*>& values,
+                 Time deadline);
     static Handle begin(const char* const* names, const char* const* values);
     [[nodiscard]] Time end_of_wait() const;
     [[nodiscard]] int milliseconds_to(Time end) const;

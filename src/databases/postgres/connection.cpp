@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/url.h"
+#include "databases/postgres/cancel.h"
 #include "databases/postgres/errors.h"
 
 namespace outbox::postgres {
@@ -34,6 +35,7 @@ ErrorInfo protocol_error(const char* what) {
 constexpr int kMinServerVersion = 140000;
 // Longer than any statement may take, so that a server that is slow says so itself.
 constexpr std::chrono::seconds kMaxWait{65};
+constexpr std::chrono::seconds kCancelWithin{5};
 
 // Plans must not depend on when statistics were taken last: a cached plan made while the table was
 // empty would read it from end to end for ever, or collect and sort all that is behind a position
@@ -310,12 +312,14 @@ bool Connection::next_copy(std::span<Field> fields, Status& status) {
     return true;
 }
 
-Status Connection::end_stream() {
+Status Connection::end_stream(const std::function<bool()>& goes_on) {
     stream_ = Stream::kNone;
     row_.reset();
     copy_row_.reset();
     Status status;
-    for (Rows rows = client_.next_result(); rows.get() != nullptr; rows = client_.next_result()) {
+    while (goes_on()) {
+        const Rows rows = client_.next_result();
+        if (rows.get() == nullptr) break;
         if (PQresultStatus(rows.get()) == PGRES_FATAL_ERROR) status = error_of(rows);
         if (!usable()) break;
     }
@@ -324,16 +328,26 @@ Status Connection::end_stream() {
 
 Status Connection::stop() {
     if (stream_ == Stream::kNone) return {};
-    std::array<char, 256> reason{};
-    if (PGcancel* cancel = PQgetCancel(client_.handle()); cancel != nullptr) {
-        PQcancel(cancel, reason.data(), static_cast<int>(reason.size()));
-        PQfreeCancel(cancel);
-    }
+    using Clock = std::chrono::steady_clock;
+    const Cancel cancel(client_.handle());
+    const auto until = Clock::now() + kCancelWithin;
+    const auto goes_on = [&] { return Clock::now() < until || cancel.taken({}); };
+    const Patience patience = client_.patience();
+    client_.limit_waits({std::min<std::chrono::milliseconds>(patience.most, kCancelWithin),
+                         patience.descriptor, patience.stop});
     if (stream_ == Stream::kCopy) {
-        while (take_copy_row() > 0) {
+        while (goes_on() && take_copy_row() > 0) {
         }
     }
-    const Status ended = end_stream();
+    const Status ended = end_stream(goes_on);
+    client_.limit_waits(patience);
+    if (!cancel.taken(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()))) {
+        client_.give_up();
+        return {ErrorCode::kConnectionLost, Advice::kRetryDestination,
+                "PostgreSQL at " + client_.host() + " took no request to end a statement within " +
+                    std::to_string(kCancelWithin.count()) +
+                    " s: it, or what stands before it, lets new connections wait"};
+    }
     constexpr std::string_view kCancelled = "57014";
     return ended.ok() || ended.error().backend_code == kCancelled ? Status() : ended;
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -73,7 +74,8 @@ class Connection {
     /// True: `fields` hold a row. False: the end, or an error (`status`). Fewer or more columns
     /// than fields are an error.
     bool next(std::span<Field> fields, Status& status);
-    /// Cancels what `start_*` began and drops the rows that still come.
+    /// Cancels what `start_*` began and drops the rows that still come. Fails where the server
+    /// takes no such request for 5 s; the connection is of no use then.
     Status stop();
 
     /// From now on a call fails that waits longer than `max_wait` for something from the server, or
@@ -115,7 +117,7 @@ class Connection {
     Connection() = default;
     Result<Rows> checked(Rows rows) const;
     int take_copy_row();
-    Status end_stream();
+    Status end_stream(const std::function<bool()>& goes_on = [] { return true; });
     bool next_row(std::span<Field> fields, Status& status);
     bool next_copy(std::span<Field> fields, Status& status);
 

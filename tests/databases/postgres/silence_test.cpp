@@ -1,11 +1,16 @@
 #include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "databases/postgres/connection.h"
+#include "databases/postgres/hosts.h"
 #include "databases/postgres/replication.h"
 #include "tests/databases/postgres/support.h"
+#include "tests/support/eventually.h"
 #include "tests/support/two_addresses.h"
 
 namespace outbox::test {
@@ -97,6 +102,99 @@ TEST_F(SilentServer, IsNotWaitedForOnceTheDescriptorRings) {
     stop.ring();
     EXPECT_FALSE(connection_.query("SELECT 1").ok());
     EXPECT_FALSE(connection_.usable());
+}
+
+TEST_F(SilentServer, ThatTakesNoCancelRequestIsLeftAfterTheLimit) {
+    for (const char* rest : {"''", "pg_sleep(600)::text"}) {
+        connection_ = value_of(Connection::open(server_.url(), 60));
+        require(connection_.start_copy("SELECT i, repeat('x', 20000) || CASE WHEN i = 1000 THEN " +
+                                       std::string(rest) +
+                                       " ELSE '' END FROM generate_series(1, 1000000) i"));
+        std::array<postgres::Field, 2> row;
+        Status status;
+        ASSERT_TRUE(connection_.next(row, status));
+        server_.pause_postmaster();
+        const Status stopped = connection_.stop();
+        ASSERT_FALSE(stopped.ok());
+        EXPECT_EQ(stopped.error().code, ErrorCode::kConnectionLost);
+        EXPECT_THAT(stopped.error().message, HasSubstr("took no request to end a statement"));
+        EXPECT_FALSE(connection_.usable());
+        server_.resume();
+    }
+}
+
+TEST_F(SilentServer, ThatTakesNoCancelRequestCostsNoEventAndRepeatsNone) {
+    const std::string url = server_.create_database();
+    migrate_to(url, TableLayoutKind::kDelete);
+    Pg(url).exec(
+        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', to_jsonb(repeat('x', "
+        "10000)) FROM "
+        "generate_series(1, 300)");
+    postgres::PostgresSourceConfig config;
+    config.url = url;
+    config.mode = postgres::Mode::kPolling;
+    Relay relay(config);
+    constexpr spi::ReadLimits kFew{1000, 100'000};
+    std::vector<std::string> ids;
+    const auto read = [&] {
+        spi::EventBatch batch;
+        Status status = relay.reader().read(kFew, batch);
+        for (const spi::EventView& event : batch.events()) ids.emplace_back(event.id);
+        return status;
+    };
+    require(read());
+    server_.pause_postmaster();
+    // What was cut is handed out; the connection after it is made in vain.
+    while (read().ok()) {
+    }
+    server_.resume();
+    EXPECT_TRUE(eventually(60s, "all are read", [&] {
+        static_cast<void>(read());
+        return ids.size() >= 300;
+    }));
+    EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), ids.size());
+}
+
+// The typical end of a primary: its machine lives, its disk does not.
+TEST_F(SilentServer, ThatAcceptsConnectionsLeavesTimeForTheNextHostOfTheUrl) {
+    constexpr const char* kRefuses = "127.0.0.1:1";
+    const std::string here = "127.0.0.1:" + std::to_string(server_.port());
+    const std::string there = "127.0.0.1:" + std::to_string(shared_postgres().port());
+    std::string whole = shared_postgres().with_password(shared_postgres().url());
+    const auto url = [&](const std::string& hosts) {
+        return std::string(whole).replace(whole.find(there), there.size(), hosts);
+    };
+    server_.pause();
+    const std::string list = url(here + "," + kRefuses + "," + there);
+    EXPECT_EQ(postgres::hosts_of(list).front().port, std::to_string(server_.port()));
+    for (int i = 0; i < 2; ++i) {
+        const auto connection = Connection::open(list, 8);
+        ASSERT_TRUE(connection.ok()) << describe(connection.error());
+        // Which is not asked first again.
+        EXPECT_EQ(postgres::hosts_of(list).back().port, std::to_string(server_.port()));
+    }
+    const auto refused = Connection::open(url(here + "," + kRefuses), 2);
+    EXPECT_FALSE(refused.ok());
+}
+
+TEST(HostsOfAUrl, AreTakenAsLibpqTakesThem) {
+    const auto named = [](const std::string& url) {
+        std::vector<std::string> names;
+        for (const postgres::Host& host : postgres::hosts_of(url)) {
+            names.push_back(host.host + "/" + host.hostaddr + "/" + host.port);
+        }
+        return names;
+    };
+    using testing::ElementsAre;
+    using testing::IsEmpty;
+    EXPECT_THAT(named("postgresql://u@a,b:2,c/d"), ElementsAre("a//", "b//2", "c//"));
+    EXPECT_THAT(named("host=a,b port=7"), ElementsAre("a//7", "b//7"));
+    EXPECT_THAT(named("host=a,b hostaddr=1.2.3.4,5.6.7.8 port=1,2"),
+                ElementsAre("a/1.2.3.4/1", "b/5.6.7.8/2"));
+    EXPECT_THAT(named("hostaddr=1.2.3.4,5.6.7.8"), ElementsAre("/1.2.3.4/", "/5.6.7.8/"));
+    EXPECT_THAT(named("host=a,b,c port=1,2"), IsEmpty());  // libpq refuses it
+    EXPECT_THAT(named("postgresql://u@a/d"), IsEmpty());
+    EXPECT_THAT(named("postgresql://u@a,b/d?target_session_attrs=prefer-standby"), IsEmpty());
 }
 
 // As a node behind a firewall, or one that has lost its power.

@@ -1,0 +1,96 @@
+#include "databases/postgres/hosts.h"
+
+#include <algorithm>
+#include <chrono>
+#include <libpq-fe.h>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "core/mutex.h"
+
+namespace outbox::postgres {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Long enough for all connections of a term, short enough that a host that is back is used again.
+constexpr std::chrono::seconds kAskedLastFor{30};
+
+struct Silent {
+    core::Mutex mutex;
+    std::map<std::string, Clock::time_point> since OUTBOX_GUARDED_BY(mutex);
+};
+
+Silent& silent() {
+    static Silent hosts;
+    return hosts;
+}
+
+std::string name_of(const Host& host) {
+    return host.host + "\n" + host.hostaddr + "\n" + host.port;
+}
+
+bool was_silent(const Host& host) {
+    Silent& hosts = silent();
+    const core::Lock lock(hosts.mutex);
+    const auto found = hosts.since.find(name_of(host));
+    return found != hosts.since.end() && Clock::now() - found->second < kAskedLastFor;
+}
+
+std::vector<std::string> parts_of(std::string_view list) {
+    std::vector<std::string> parts;
+    while (true) {
+        const std::size_t comma = list.find(',');
+        parts.emplace_back(list.substr(0, comma));
+        if (comma == std::string_view::npos) return parts;
+        list.remove_prefix(comma + 1);
+    }
+}
+
+}  // namespace
+
+std::vector<Host> hosts_of(const std::string& url) {
+    const std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)> options(
+        PQconninfoParse(url.c_str(), nullptr), PQconninfoFree);
+    if (!options) return {};
+    const auto value = [&](std::string_view keyword) -> std::string {
+        for (const PQconninfoOption* one = options.get(); one->keyword != nullptr; ++one) {
+            if (one->keyword == keyword && one->val != nullptr) return one->val;
+        }
+        return {};
+    };
+    if (value("target_session_attrs") == "prefer-standby") return {};
+    const std::vector<std::string> names = parts_of(value("host"));
+    const std::vector<std::string> addresses = parts_of(value("hostaddr"));
+    const std::vector<std::string> ports = parts_of(value("port"));
+    const std::size_t count = std::max(names.size(), addresses.size());
+    // Lists that do not fit each other are libpq's to refuse; what is given once goes for all.
+    const auto fits = [count](const std::vector<std::string>& list, bool once) {
+        return list.size() == count || (list.size() == 1 && (once || list.front().empty()));
+    };
+    if (count < 2 || !fits(names, false) || !fits(addresses, false) || !fits(ports, true)) {
+        return {};
+    }
+    const auto at = [](const std::vector<std::string>& list, std::size_t index) {
+        return list.size() == 1 ? list.front() : list[index];
+    };
+    std::vector<Host> hosts;
+    for (std::size_t i = 0; i < count; ++i) {
+        hosts.push_back({at(names, i), at(addresses, i), at(ports, i)});
+    }
+    std::ranges::stable_partition(hosts, [](const Host& host) { return !was_silent(host); });
+    return hosts;
+}
+
+void note_answer(const Host& host, bool answered) {
+    Silent& hosts = silent();
+    const core::Lock lock(hosts.mutex);
+    if (answered) {
+        hosts.since.erase(name_of(host));
+    } else {
+        hosts.since[name_of(host)] = Clock::now();
+    }
+}
+
+}  // namespace outbox::postgres

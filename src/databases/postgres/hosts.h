@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace outbox::postgres {
+
+/// One of the servers that a URL names, as libpq's parameters are.
+struct Host {
+    std::string host;
+    std::string hostaddr;
+    std::string port;
+};
+
+/// The hosts of a URL that libpq can read, in its order; but those that gave no answer of late, to
+/// anybody in this process, come last. Empty: it names one or none, or leaves the choice among
+/// several to libpq (`target_session_attrs=prefer-standby`). Thread-safe.
+[[nodiscard]] std::vector<Host> hosts_of(const std::string& url);
+/// Whether it gave an answer when it was asked last. Thread-safe.
+void note_answer(const Host& host, bool answered);
+
+}  // namespace outbox::postgres

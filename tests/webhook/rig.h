@@ -15,6 +15,7 @@
 
 #include "backend/backends.h"
 #include "tests/consumer/database.h"
+#include "tests/support/hand_clock.h"
 #include "tests/webhook/meddled_inlet.h"
 #include "tests/webhook/meddled_outlet.h"
 #include "webhook/dispatcher.h"
@@ -22,24 +23,6 @@
 #include "webhook/registry.h"
 
 namespace outbox::test {
-
-// Both clocks, moved by hand.
-class HandClock final : public core::Clock {
-  public:
-    std::int64_t boot_us() const override { return boot_us_; }
-    std::int64_t wall_us() const override { return wall_us_; }
-    void advance_ms(std::int64_t ms) {
-        boot_us_ += ms * 1000;
-        wall_us_ += ms * 1000;
-    }
-    void set_back_ms(std::int64_t ms) { wall_us_ -= ms * 1000; }
-
-  private:
-    std::int64_t boot_us_ = 1'000'000;
-    std::int64_t wall_us_ = std::chrono::duration_cast<std::chrono::microseconds>(
-                                std::chrono::system_clock::now().time_since_epoch())
-                                .count();
-};
 
 // Receivers whose answers a test makes up; what has no answer hangs.
 class ScriptedReceivers final : public webhook::Sender {

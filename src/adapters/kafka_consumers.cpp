@@ -23,12 +23,14 @@ consumer::BrokerStoreOptions store_options(const KafkaConsumerOptions& options) 
 
 KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqBatchHandler handler,
                                    KafkaConsumerOptions options) {
-    return consumer::kafka::make_consumer(std::move(options),
-                                          [&](const KafkaConsumerOptions& checked) {
-                                              consumer::check_postgres_url(url);
-                                              return consumer::appliers<consumer::LibpqBrokerStore>(
-                                                  url, store_options(checked), std::move(handler));
-                                          });
+    return consumer::kafka::make_consumer(
+        std::move(options),
+        [&](const KafkaConsumerOptions& checked) {
+            consumer::check_postgres_url(url);
+            return consumer::appliers<consumer::LibpqBrokerStore>(url, store_options(checked),
+                                                                  std::move(handler));
+        },
+        consumer::real_env());
 }
 
 KafkaConsumer libpq_kafka_consumer(const std::string& url, LibpqHandler handler,
@@ -42,10 +44,12 @@ KafkaConsumer sqlite_kafka_consumer(const std::string& url, SqliteBatchHandler h
                                     KafkaConsumerOptions options) {
     options.workers = 1;  // SQLite has one writer
     return consumer::kafka::make_consumer(
-        std::move(options), [&](const KafkaConsumerOptions& checked) {
+        std::move(options),
+        [&](const KafkaConsumerOptions& checked) {
             return consumer::appliers<consumer::SqliteBrokerStore>(
                 consumer::sqlite_path(url), store_options(checked), std::move(handler));
-        });
+        },
+        consumer::real_env());
 }
 
 KafkaConsumer sqlite_kafka_consumer(const std::string& url, SqliteHandler handler,

@@ -23,12 +23,14 @@ consumer::BrokerStoreOptions store_options(const QueueConsumerOptions& options) 
 
 QueueConsumer libpq_queue_consumer(const std::string& url, const Queue& queue,
                                    LibpqBatchHandler handler, QueueConsumerOptions options) {
-    return consumer::make_queue_consumer(queue, std::move(options),
-                                         [&](const QueueConsumerOptions& checked) {
-                                             consumer::check_postgres_url(url);
-                                             return consumer::appliers<consumer::LibpqBrokerStore>(
-                                                 url, store_options(checked), std::move(handler));
-                                         });
+    return consumer::make_queue_consumer(
+        queue, std::move(options),
+        [&](const QueueConsumerOptions& checked) {
+            consumer::check_postgres_url(url);
+            return consumer::appliers<consumer::LibpqBrokerStore>(url, store_options(checked),
+                                                                  std::move(handler));
+        },
+        consumer::real_env());
 }
 
 QueueConsumer libpq_queue_consumer(const std::string& url, const Queue& queue, LibpqHandler handler,
@@ -42,10 +44,12 @@ QueueConsumer sqlite_queue_consumer(const std::string& url, const Queue& queue,
                                     SqliteBatchHandler handler, QueueConsumerOptions options) {
     options.workers = 1;  // SQLite has one writer
     return consumer::make_queue_consumer(
-        queue, std::move(options), [&](const QueueConsumerOptions& checked) {
+        queue, std::move(options),
+        [&](const QueueConsumerOptions& checked) {
             return consumer::appliers<consumer::SqliteBrokerStore>(
                 consumer::sqlite_path(url), store_options(checked), std::move(handler));
-        });
+        },
+        consumer::real_env());
 }
 
 QueueConsumer sqlite_queue_consumer(const std::string& url, const Queue& queue,

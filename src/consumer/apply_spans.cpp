@@ -23,11 +23,11 @@ std::string_view word_of(ApplySpans::Outcome outcome) {
 
 }  // namespace
 
-ApplySpans::ApplySpans(SpanExport spans, std::string consumer, const core::Clock& clock)
+ApplySpans::ApplySpans(SpanExport spans, std::string consumer, const Env& env)
     : spans_(std::move(spans)), consumer_(std::move(consumer)) {
     if (spans_.queue == nullptr) return;
-    clock_ = &clock;
-    random_.seed(std::random_device()());
+    clock_ = &env.clock;
+    random_.seed(env.seed);
 }
 
 // The names of attributes that begin with "messaging." are OpenTelemetry's.

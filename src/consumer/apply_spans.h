@@ -8,7 +8,7 @@
 #include <outbox/consumer/spans.h>
 #include <outbox/result.h>
 
-#include "core/clock.h"
+#include "consumer/env.h"
 
 namespace outbox::consumer {
 
@@ -18,8 +18,7 @@ class ApplySpans {
   public:
     /// Tells nobody.
     ApplySpans() = default;
-    /// `clock` outlives this.
-    ApplySpans(SpanExport spans, std::string consumer, const core::Clock& clock);
+    ApplySpans(SpanExport spans, std::string consumer, const Env& env);
 
     /// When an attempt begins, for `tell`; 0 where nobody is told.
     [[nodiscard]] std::int64_t now_us() const { return clock_ == nullptr ? 0 : clock_->wall_us(); }

@@ -13,16 +13,15 @@ Result<std::optional<claim::Claim>> consumer::Claims::of(const Message& message)
 
 Result<std::string> consumer::Claims::ask(const claim::Claim& claim, const std::stop_token& stop) {
     constexpr int kRests = 2;
-    using Clock = std::chrono::steady_clock;
-    const auto began = Clock::now();
-    if (away_ && began < away_until_) return *away_;
+    const std::int64_t began = clock_.boot_us();
+    if (away_ && began < away_until_us_) return *away_;
     // One byte more, so that an object that has grown is told from one that is too large.
     auto bytes = store_->get(claim.name(), static_cast<std::size_t>(claim.size) + 1, stop);
     away_.reset();
     if (!bytes.ok() && bytes.error().advice == Advice::kRetryDestination) {
-        const auto now = Clock::now();
+        const std::int64_t now = clock_.boot_us();
         away_ = bytes.error();
-        away_until_ = now + kRests * (now - began);
+        away_until_us_ = now + kRests * (now - began);
     }
     return bytes;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -12,15 +12,16 @@
 
 #include "claim/claim.h"
 #include "claim/object_store.h"
+#include "core/clock.h"
 
 namespace outbox::consumer {
 
 /// Gets payloads that are kept outside of their messages. One thread's.
 class Claims {
   public:
-    Claims() = default;  ///< Gets none.
-    explicit Claims(const ClaimStore& store)
-        : store_(store.open ? store.open() : nullptr), max_bytes_(store.max_bytes) {}
+    /// Gets none where `store` is none. `clock` outlives this.
+    Claims(const ClaimStore& store, const core::Clock& clock)
+        : clock_(clock), store_(store.open ? store.open() : nullptr), max_bytes_(store.max_bytes) {}
 
     /// The message's claim; none: its payload is there, or nobody said where claims are kept.
     /// Errors: kInvalidEvent/dead_letter.
@@ -33,10 +34,11 @@ class Claims {
   private:
     Result<std::string> ask(const claim::Claim& claim, const std::stop_token& stop);
 
+    const core::Clock& clock_;
     std::unique_ptr<claim::ObjectStore> store_;
     std::size_t max_bytes_ = 0;
     std::optional<ErrorInfo> away_;
-    std::chrono::steady_clock::time_point away_until_;
+    std::int64_t away_until_us_ = 0;
 };
 
 }  // namespace outbox::consumer

@@ -16,7 +16,10 @@ void Executor::tell(const Message& message, std::int64_t began_us, const Attempt
 }
 
 bool Executor::handler_fails(std::span<const Message> messages, Attempt& attempt) {
-    std::optional<ErrorInfo> cause = thrown_by([&] { handler_(messages); });
+    std::optional<ErrorInfo> cause = thrown_by([&] {
+        const CallersClock scope(clock_);
+        handler_(messages);
+    });
     if (!cause) return false;
     roll_back(*std::move(cause), attempt);
     return true;

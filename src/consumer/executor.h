@@ -12,6 +12,7 @@
 #include "consumer/apply_spans.h"
 #include "consumer/applying.h"
 #include "consumer/claims.h"
+#include "consumer/env.h"
 #include "consumer/inbox_store.h"
 #include "core/retry_policy.h"
 
@@ -57,12 +58,13 @@ class Executor {
     /// Applies messages that are new, in their order, in the open transaction.
     using Handler = std::function<void(std::span<const Message>)>;
 
-    /// `stop` ends the wait for a payload that is kept elsewhere.
-    Executor(InboxStore& inbox, Handler handler, const ClaimStore& claims = {},
-             std::stop_token stop = {}, ApplySpans spans = {})
+    /// `stop` ends the wait for a payload that is kept elsewhere. `clock` outlives this.
+    Executor(InboxStore& inbox, Handler handler, const core::Clock& clock,
+             const ClaimStore& claims = {}, std::stop_token stop = {}, ApplySpans spans = {})
         : inbox_(inbox),
           handler_(std::move(handler)),
-          claims_(claims),
+          clock_(clock),
+          claims_(claims, clock),
           stop_(std::move(stop)),
           spans_(std::move(spans)) {}
 
@@ -150,6 +152,7 @@ class Executor {
 
     InboxStore& inbox_;
     Handler handler_;
+    const core::Clock& clock_;  // the handler's calls have it, too
     Claims claims_;
     const std::stop_token stop_;
     ApplySpans spans_;

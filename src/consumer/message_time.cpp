@@ -132,12 +132,6 @@ std::optional<std::int64_t> message_time_us(const spi::EventView& message) {
     return utc_text_us(found->get_ref<const std::string&>());
 }
 
-std::int64_t wall_clock_us() {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-               std::chrono::system_clock::now().time_since_epoch())
-        .count();
-}
-
 bool may_be_quarantined(std::optional<std::int64_t> time_us, std::int64_t now_us) {
     return time_us && (*time_us < now_us - kOldUs || *time_us > now_us + kAheadUs);
 }

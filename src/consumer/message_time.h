@@ -53,9 +53,6 @@ namespace outbox::consumer {
 /// The event's own time, as `outbox::message_time`.
 [[nodiscard]] std::optional<std::int64_t> message_time_us(const spi::EventView& message);
 
-/// Now, in microseconds since the Unix epoch.
-[[nodiscard]] std::int64_t wall_clock_us();
-
 /// False: by any clock near ours the message is neither old enough to lie before a floor (two hours
 /// back or more) nor ahead of its time.
 [[nodiscard]] bool may_be_quarantined(std::optional<std::int64_t> time_us, std::int64_t now_us);

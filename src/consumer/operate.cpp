@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "consumer/env.h"
 #include "consumer/inbox_store.h"
 #include "consumer/message_time.h"
 #include "consumer/operator_sql.h"
@@ -205,7 +206,7 @@ class InboxOperations final : public ConsumerOperations {
         if (!rows.ok()) return rows.status();
         std::vector<MailboxInfo> out;
         for (const Sql::Row& row : *rows) {
-            const double age = static_cast<double>(wall_clock_us() - number(row[2])) /
+            const double age = static_cast<double>(machine_clock().wall_us() - number(row[2])) /
                                static_cast<double>(kMicroseconds);
             out.push_back({row[0].value_or(""), number(row[1]), age > 0 ? age : 0});
         }

@@ -67,9 +67,10 @@ MailboxOptions checked(MailboxOptions options) {
 }
 
 MailboxConsumer make_mailbox_consumer(std::unique_ptr<MailboxStore> store,
-                                      MailboxLoop::Handler handler, MailboxOptions options) {
+                                      MailboxLoop::Handler handler, MailboxOptions options,
+                                      const Env& env) {
     return MailboxConsumer(std::make_unique<MailboxConsumer::Impl>(
-        std::move(store), std::move(handler), std::move(options)));
+        std::move(store), std::move(handler), std::move(options), env));
 }
 
 }  // namespace consumer

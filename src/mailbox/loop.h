@@ -35,7 +35,7 @@ class MailboxLoop {
 
     /// `options` have been through `checked`.
     MailboxLoop(std::unique_ptr<MailboxStore> store, Handler handler, MailboxOptions options,
-                const Env& env = real_env());
+                const Env& env);
 
     void run();
     std::size_t drain();
@@ -157,6 +157,7 @@ MailboxOptions checked(MailboxOptions options);
 
 /// What `libpq_mailbox_consumer` and the like return.
 MailboxConsumer make_mailbox_consumer(std::unique_ptr<MailboxStore> store,
-                                      MailboxLoop::Handler handler, MailboxOptions options);
+                                      MailboxLoop::Handler handler, MailboxOptions options,
+                                      const Env& env);
 
 }  // namespace outbox::consumer

@@ -6,6 +6,7 @@
 
 #include <outbox/error.h>
 
+#include "consumer/env.h"
 #include "saga/machine.h"
 
 namespace outbox::saga {
@@ -90,8 +91,9 @@ void emit_command(Store& store, const Sagas& sagas, const Instance& instance, co
 
 system_clock::time_point emit_timer(Store& store, const Sagas& sagas, const Instance& instance,
                                     const SagaStep& step) {
-    const auto due = std::chrono::time_point_cast<std::chrono::microseconds>(
-        system_clock::now() + std::chrono::milliseconds(step.timeout_ms));
+    const system_clock::time_point due(
+        std::chrono::microseconds(consumer::callers_clock().wall_us()) +
+        std::chrono::milliseconds(step.timeout_ms));
     Event timer;
     timer.topic = sagas.topic();
     timer.aggregate_type = "Saga";

@@ -73,6 +73,20 @@ UNCHECKED_LOCK = re.compile(
 )
 LOCKED = ("src", "apps")
 CLOCK = re.compile(r"\b(system_clock|steady_clock|high_resolution_clock)::now\b|\bclock_gettime\b")
+# The receiving side has the time and the randomness that it was given (src/consumer/env.h), so that it
+# can be simulated. Excepted: who gives the machine's, and who bounds a wait for a peer or for another
+# thread of the process.
+OWN_TIME = re.compile(
+    r"\b\w*[cC]lock::now\b|\bclock_gettime\b|\bstd::random_device\b|\bjulianday\('now'\)|\breal_env\(\)\."
+)
+RECEIVING = re.compile(r"src/(consumer|mailbox|saga)/|src/databases/\w+/(receive/|saga)")
+OWN_TIME_ALLOWED = {
+    "src/consumer/env.cpp",
+    "src/consumer/idempotency.cpp",
+    "src/databases/postgres/receive/watch.cpp",
+    "src/databases/sqlite/receive/operator_sql.cpp",  # what operators' commands write is SQLite's time
+    "src/mailbox/table_sink.cpp",
+}
 
 # What one file of a backend does for all of it: it owns the connections, or makes the library's calls.
 CALLS = {
@@ -169,6 +183,8 @@ def line_problem(root, path, line):
     allowed = str(path) in IMPURE_ALLOWED
     if layer == "core" and CLOCK.search(line) and not allowed:
         return "core reads a clock"
+    if OWN_TIME.search(line) and RECEIVING.match(str(path)) and str(path) not in OWN_TIME_ALLOWED:
+        return "the receiving side takes time and randomness from consumer/env.h"
     lock = UNCHECKED_LOCK.search(line)
     if lock and path.parts[0] in LOCKED and not allowed:
         return f"{lock[0]}: no compiler sees what it guards; take those of core/mutex.h"

@@ -50,6 +50,10 @@ PLANTED = [
     ("src/databases/postgres/source.cpp", "std::condition_variable_any changed_;", "std::condition_variable_any:"),
     ("src/databases/postgres/source.cpp", "auto c = PQconnectdb(url);", "PQconnectdb is for"),
     ("src/databases/sqlite/emit.cpp", "sqlite3_exec(c, sql, 0, 0, 0);", "sqlite3_exec is for"),
+    ("src/consumer/executor.cpp", "auto t = std::chrono::system_clock::now();", "takes time and randomness from"),
+    ("src/mailbox/loop.cpp", "std::random_device random;", "takes time and randomness from"),
+    ("src/databases/sqlite/receive/accept.cpp", "\"julianday('now')\"", "takes time and randomness from"),
+    ("src/databases/sqlite/saga.cpp", "x(consumer::real_env().clock)", "takes time and randomness from"),
     ("src/helpers/strings.h", "#include <string>", "has no place in the layering"),
 ]
 

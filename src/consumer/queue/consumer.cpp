@@ -81,9 +81,10 @@ WorkerOptions worker_options(const QueueConsumerOptions& options) {
 
 class QueueConsumer::Impl {
   public:
-    Impl(const Queue& queue, MakeApplier make_applier, QueueConsumerOptions options)
+    Impl(const Queue& queue, MakeApplier make_applier, QueueConsumerOptions options,
+         const consumer::Env& env)
         : options_(std::move(options)),
-          hub_(worker_options(options_), std::move(make_applier)),
+          hub_(worker_options(options_), std::move(make_applier), env),
           inlet_(queue.open(
               {2 * options_.max_in_flight, std::chrono::seconds(options_.connect_timeout_s)})),
           random_(hub_.seed) {
@@ -253,11 +254,11 @@ std::optional<std::int64_t> QueueConsumer::lag() const noexcept {
 
 QueueConsumer consumer::make_queue_consumer(
     const Queue& queue, QueueConsumerOptions options,
-    const std::function<MakeApplier(const QueueConsumerOptions&)>& applier_for) {
+    const std::function<MakeApplier(const QueueConsumerOptions&)>& applier_for, const Env& env) {
     check(options);
     MakeApplier make_applier = applier_for(options);
-    return QueueConsumer(
-        std::make_unique<QueueConsumer::Impl>(queue, std::move(make_applier), std::move(options)));
+    return QueueConsumer(std::make_unique<QueueConsumer::Impl>(queue, std::move(make_applier),
+                                                               std::move(options), env));
 }
 
 }  // namespace outbox

@@ -12,6 +12,6 @@ namespace outbox::consumer {
 /// `libpq_queue_consumer`.
 QueueConsumer make_queue_consumer(
     const Queue& queue, QueueConsumerOptions options,
-    const std::function<MakeApplier(const QueueConsumerOptions&)>& applier_for);
+    const std::function<MakeApplier(const QueueConsumerOptions&)>& applier_for, const Env& env);
 
 }  // namespace outbox::consumer

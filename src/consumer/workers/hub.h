@@ -29,7 +29,8 @@ struct Applier {
     std::unique_ptr<BrokerStore> store;
     std::function<void(std::span<const Message>)> handler;
 };
-using MakeApplier = std::function<Applier()>;
+/// For a worker, with the consumer's clock, which outlives what is made.
+using MakeApplier = std::function<Applier(const core::Clock& clock)>;
 
 /// What the workers are told of a consumer's options, which have the same names.
 struct WorkerOptions {
@@ -50,11 +51,13 @@ struct WorkerOptions {
 
 /// What the thread that polls the broker and the workers share.
 struct Hub {
-    Hub(WorkerOptions chosen, MakeApplier make, const Env& env = real_env())
+    Hub(WorkerOptions chosen, MakeApplier make, const Env& env)
         : options(std::move(chosen)),
-          make_applier(std::move(make)),
           clock(env.clock),
-          seed(env.seed) {}
+          seed(env.seed),
+          make_applier_(std::move(make)) {}
+
+    [[nodiscard]] Applier make_applier() const { return make_applier_(clock); }
 
     /// `clock.boot_us`, for waits.
     [[nodiscard]] std::chrono::steady_clock::time_point now() const {
@@ -86,7 +89,6 @@ struct Hub {
     void forget_trouble() { last_trouble_.clear(); }
 
     const WorkerOptions options;
-    const MakeApplier make_applier;
     const core::Clock& clock;
     const std::uint64_t seed;  ///< Of a worker: this and its number.
     StopSignal stop;
@@ -110,6 +112,7 @@ struct Hub {
     }
 
   private:
+    const MakeApplier make_applier_;
     core::Mutex report_mutex_;
     std::string last_trouble_;
 };

@@ -25,8 +25,9 @@ Worker::Worker(Hub& hub, std::size_t number)
       applier_(hub.make_applier()),
       store_(*applier_.store),
       inbox_(store_.inbox()),
-      executor_(inbox_, applier_.handler, hub.options.claims, ending_.get_token(),
-                ApplySpans(hub.options.spans, hub.options.consumer, hub.clock)),
+      executor_(
+          inbox_, applier_.handler, hub.clock, hub.options.claims, ending_.get_token(),
+          ApplySpans(hub.options.spans, hub.options.consumer, {hub.clock, hub.seed + number})),
       letters_(inbox_, hub.options.retry),
       janitor_(inbox_.opener(), hub.options.consumer, hub.options.inbox_retention_s),
       random_(hub.seed + number) {}

@@ -1,9 +1,10 @@
+#include <cstdint>
 #include <string>
 
 #include <outbox/adapters/sqlite.h>
 #include <outbox/adapters/sqlite_saga.h>
 
-#include "consumer/message_time.h"
+#include "consumer/env.h"
 #include "databases/sqlite/receive/transaction.h"
 #include "saga/coordinator.h"
 
@@ -17,8 +18,10 @@ constexpr const char* kDoing = "using outbox_saga";
 
 constexpr const char* kInsert =
     "INSERT INTO outbox_saga "
-    "  (saga_id, name, version, state, step, steps, data, topic, timer, leader) "
-    "VALUES (?1, ?2, ?3, ?4, nullif(?5, ''), ?6, ?7, ?8, ?9, ?10) ON CONFLICT (saga_id) DO NOTHING";
+    "  (saga_id, name, version, state, step, steps, data, topic, timer, leader, started_at, "
+    "   updated_at) "
+    "VALUES (?1, ?2, ?3, ?4, nullif(?5, ''), ?6, ?7, ?8, ?9, ?10, ?11, ?11) "
+    "ON CONFLICT (saga_id) DO NOTHING";
 
 constexpr const char* kLoad =
     "SELECT name, version, state, steps, data, timer, coalesce(cause, ''), coalesce(trouble, ''), "
@@ -34,8 +37,8 @@ constexpr const char* kSave =
     "requested = CASE WHEN ?14 THEN NULL ELSE requested END WHERE saga_id = ?1";
 
 constexpr const char* kEnterStep =
-    "INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES (?1, ?2, ?3, ?4) "
-    "ON CONFLICT (leader, saga_id, step) DO NOTHING";
+    "INSERT INTO outbox_saga_steps (leader, saga_id, step, state, updated_at) "
+    "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (leader, saga_id, step) DO NOTHING";
 
 constexpr const char* kChangeStep =
     "UPDATE outbox_saga_steps SET state = ?5, updated_at = ?6 "
@@ -45,6 +48,10 @@ constexpr const char* kCount =
     "SELECT name, state, count(*), CASE WHEN state IN ('completed', 'compensated') THEN 0 ELSE "
     "max(0, (?1 - min(updated_at)) / 1000) END "
     "FROM outbox_saga GROUP BY name, state ORDER BY name, state";
+
+std::int64_t now_us() {
+    return consumer::callers_clock().wall_us();
+}
 
 class SqliteStore final : public saga::Store {
   public:
@@ -68,6 +75,7 @@ class SqliteStore final : public saga::Store {
                    .lend(saving.topic)
                    .bind(saga.timer)
                    .lend(saga.leader)
+                   .bind(now_us())
                    .changed() == 1;
     }
 
@@ -105,7 +113,7 @@ class SqliteStore final : public saga::Store {
             .bind_or_null(saving.due_us)
             .bind(saving.progress ? 1 : 0)
             .bind(saga::is_finished(saga.state) ? 1 : 0)
-            .bind(consumer::wall_clock_us())
+            .bind(now_us())
             .bind(saving.request ? 1 : 0)
             .step();
     }
@@ -116,6 +124,7 @@ class SqliteStore final : public saga::Store {
                                          .lend(key.saga_id)
                                          .lend(key.step)
                                          .lend(state)
+                                         .bind(now_us())
                                          .changed();
         return entered == 1 ? saga::StepEntry::kNew : saga::StepEntry::kThere;
     }
@@ -128,7 +137,7 @@ class SqliteStore final : public saga::Store {
                    .lend(key.step)
                    .lend(from)
                    .lend(to)
-                   .bind(consumer::wall_clock_us())
+                   .bind(now_us())
                    .changed() == 1;
     }
 
@@ -172,7 +181,7 @@ std::string refuse_saga_step(sqlite3* transaction, const Message& command, Event
 
 std::vector<SagaCount> count_sagas(sqlite3* connection) {
     Statement rows = callers_statement(connection, kCount, kDoing);
-    rows.bind(consumer::wall_clock_us());
+    rows.bind(now_us());
     std::vector<SagaCount> counts;
     while (rows.step()) {
         counts.push_back({.name = rows.string(0),

@@ -40,10 +40,10 @@ constexpr std::size_t kMostProvedAtOnce = 1'000;
 
 class KafkaConsumer::Impl {
   public:
-    Impl(MakeApplier make_applier, KafkaConsumerOptions options)
+    Impl(MakeApplier make_applier, KafkaConsumerOptions options, const consumer::Env& env)
         : options_(std::move(options)),
           settings_(consumer::kafka::settings_of(options_)),
-          hub_(consumer::kafka::worker_options(options_), std::move(make_applier)),
+          hub_(consumer::kafka::worker_options(options_), std::move(make_applier), env),
           log_(hub_.make_applier().store),
           places_(hub_, *log_, consumer::kafka::first_start(options_), settings_, partitions_) {
         // Settings that librdkafka does not know are an error of the one who made us.
@@ -312,11 +312,11 @@ std::int64_t KafkaConsumer::lag() const noexcept {
 
 KafkaConsumer consumer::kafka::make_consumer(
     KafkaConsumerOptions options,
-    const std::function<MakeApplier(const KafkaConsumerOptions&)>& applier_for) {
+    const std::function<MakeApplier(const KafkaConsumerOptions&)>& applier_for, const Env& env) {
     options = consumer::kafka::checked(std::move(options));
     MakeApplier make_applier = applier_for(options);
     return KafkaConsumer(
-        std::make_unique<KafkaConsumer::Impl>(std::move(make_applier), std::move(options)));
+        std::make_unique<KafkaConsumer::Impl>(std::move(make_applier), std::move(options), env));
 }
 
 }  // namespace outbox

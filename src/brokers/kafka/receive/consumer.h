@@ -13,6 +13,6 @@ namespace outbox::consumer::kafka {
 /// options with their defaults filled in. Throws as `libpq_kafka_consumer`.
 KafkaConsumer make_consumer(
     KafkaConsumerOptions options,
-    const std::function<MakeApplier(const KafkaConsumerOptions&)>& applier_for);
+    const std::function<MakeApplier(const KafkaConsumerOptions&)>& applier_for, const Env& env);
 
 }  // namespace outbox::consumer::kafka

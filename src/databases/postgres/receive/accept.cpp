@@ -4,6 +4,7 @@
 
 #include <outbox/adapters/libpq_consumer.h>
 
+#include "consumer/env.h"
 #include "consumer/message_time.h"
 #include "databases/postgres/receive/prepared.h"
 #include "databases/postgres/receive/transaction.h"
@@ -120,13 +121,14 @@ bool enter(PGconn* transaction, std::string_view consumer, const InboxEntry& mes
 bool accept(PGconn* transaction, std::string_view consumer, std::string_view message_id,
             MessageTime message_time) {
     consumer::require_transaction(transaction, "accept");
-    return enter(transaction, consumer, {message_id, message_time}, consumer::wall_clock_us());
+    return enter(transaction, consumer, {message_id, message_time},
+                 consumer::callers_clock().wall_us());
 }
 
 bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string_view message_id,
                       MessageTime message_time) {
     consumer::require_idle(connection, "begin_and_accept");
-    const Entry entry(consumer, {message_id, message_time}, consumer::wall_clock_us());
+    const Entry entry(consumer, {message_id, message_time}, consumer::callers_clock().wall_us());
     const consumer::Prepared& statement = entry.carefully ? kKeptAcceptCarefully : kKeptAccept;
     consumer::keep(connection, statement);
     return entry.is_new(consumer::begun_with(connection, statement, entry.params, kEntering));
@@ -147,7 +149,7 @@ bool accept(PGconn* transaction, const InboxTable& table, std::string_view consu
 std::vector<bool> accept_batch(PGconn* transaction, std::string_view consumer,
                                std::span<const InboxEntry> messages) {
     consumer::require_transaction(transaction, "accept_batch");
-    const std::int64_t now_us = consumer::wall_clock_us();
+    const std::int64_t now_us = consumer::callers_clock().wall_us();
     std::vector<bool> is_new(messages.size());
     std::unordered_map<std::string_view, std::size_t> first_of;
     std::vector<std::string_view> ids;

@@ -183,11 +183,13 @@ bool changed_one(const Rows& result) {
 
 }  // namespace
 
-LibpqBrokerStore::LibpqBrokerStore(std::string url, const BrokerStoreOptions& options)
+LibpqBrokerStore::LibpqBrokerStore(std::string url, const BrokerStoreOptions& options,
+                                   const core::Clock& clock)
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
              {.statements = statements_of(options),
               .rights = rights_of(options),
-              .set_up = postgres::kDurable}) {}
+              .set_up = postgres::kDurable},
+             clock) {}
 
 Result<std::vector<Taken>> LibpqBrokerStore::begin(std::span<const spi::EventView> messages,
                                                    bool by_id, std::span<const OtherId> others,

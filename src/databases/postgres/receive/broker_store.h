@@ -10,7 +10,8 @@ namespace outbox::consumer {
 /// The inbox in PostgreSQL of a consumer of a broker.
 class LibpqBrokerStore final : public BrokerStore {
   public:
-    LibpqBrokerStore(std::string url, const BrokerStoreOptions& options);
+    /// `clock` outlives this.
+    LibpqBrokerStore(std::string url, const BrokerStoreOptions& options, const core::Clock& clock);
 
     [[nodiscard]] PGconn* connection() const { return inbox_.connection(); }
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }

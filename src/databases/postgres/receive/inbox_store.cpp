@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "consumer/env.h"
 #include "databases/postgres/receive/operator_sql.h"
 
 namespace outbox::consumer {
@@ -124,14 +123,14 @@ void append_messages(const Rows& rows, std::size_t max_bytes, spi::EventBatch& o
 }
 
 LibpqInboxStore::LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer,
-                                 Extra extra)
+                                 Extra extra, const core::Clock& clock)
     : session_(std::move(url), connect_timeout_s, with_ours(std::move(extra.statements)),
                with_ours(std::move(extra.rights))),
       consumer_(std::move(consumer)),
       letters_of_(std::move(extra.letters_of)),
       set_up_(extra.set_up),
       member_(member_name()),
-      clock_(real_env().clock) {}
+      clock_(clock) {}
 
 OpenSql LibpqInboxStore::opener() const {
     return [url = session_.url(), timeout_s = session_.connect_timeout_s()] {

@@ -25,7 +25,9 @@ class LibpqInboxStore final : public InboxStore {
         std::string letters_of = {};
         const char* set_up = nullptr;  ///< SQL for each new session.
     };
-    LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer, Extra extra);
+    /// `clock` outlives this.
+    LibpqInboxStore(std::string url, int connect_timeout_s, std::string consumer, Extra extra,
+                    const core::Clock& clock);
 
     [[nodiscard]] PGconn* connection() const { return session_.connection(); }
 

@@ -96,7 +96,7 @@ Taken taken_of(const Rows& counts) {
 
 }  // namespace
 
-LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
+LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options, const core::Clock& clock)
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
              {.statements = {{"outbox_hold", kHold},
                              {"outbox_waiting", kWaiting},
@@ -107,7 +107,8 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options)
                              {"outbox_take_all", kTakeAll},
                              {"outbox_bury", kBury}},
               .rights = rights_of(options),
-              .letters_of = options.mailbox}),
+              .letters_of = options.mailbox},
+             clock),
       mailbox_(options.mailbox) {}
 
 Result<Hold> LibpqMailbox::hold_mailbox() {
@@ -229,14 +230,15 @@ MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqBatchHandler
                                        MailboxOptions options) {
     options = consumer::checked(std::move(options));
     consumer::check_postgres_url(url);
-    auto store = std::make_unique<consumer::LibpqMailbox>(url, options);
+    const consumer::Env env = consumer::real_env();
+    auto store = std::make_unique<consumer::LibpqMailbox>(url, options, env.clock);
     const consumer::LibpqMailbox& session = *store;
     return consumer::make_mailbox_consumer(
         std::move(store),
         [&session, handler = std::move(handler)](std::span<const Message> messages) {
             handler(session.connection(), messages);
         },
-        std::move(options));
+        std::move(options), env);
 }
 
 MailboxConsumer libpq_mailbox_consumer(const std::string& url, LibpqHandler handler,

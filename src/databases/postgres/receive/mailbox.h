@@ -14,7 +14,8 @@ namespace outbox::consumer {
 /// does every transaction that a member which lost it could still commit.
 class LibpqMailbox final : public MailboxStore {
   public:
-    LibpqMailbox(std::string url, const MailboxOptions& options);
+    /// `clock` outlives this.
+    LibpqMailbox(std::string url, const MailboxOptions& options, const core::Clock& clock);
 
     [[nodiscard]] PGconn* connection() const { return inbox_.connection(); }
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }

@@ -1,5 +1,6 @@
 #include <outbox/adapters/sqlite_consumer.h>
 
+#include "consumer/env.h"
 #include "consumer/message_time.h"
 #include "databases/sqlite/receive/transaction.h"
 
@@ -13,8 +14,8 @@ constexpr const char* kEntering = "entering a message in outbox_inbox";
 
 // Insert first: asking beforehand whether the id is there would be a race.
 constexpr const char* kAccept =
-    "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
-    "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time, applied_at) "
+    "VALUES (?1, ?2, coalesce(?3, -9223372036854775807), ?4) "
     "ON CONFLICT (consumer, message_id) DO NOTHING";
 
 constexpr const char* kFloor = "SELECT floor FROM outbox_inbox_floor WHERE consumer = ?1";
@@ -34,13 +35,12 @@ constexpr const char* kNextOffset =
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3";
 
 constexpr const char* kMoveOffset =
-    "UPDATE outbox_inbox_offsets SET next_offset = ?5, "
-    "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "UPDATE outbox_inbox_offsets SET next_offset = ?5, updated_at = ?6 "
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
 
 constexpr const char* kFirstOffset =
-    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset) "
-    "VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    "INSERT INTO outbox_inbox_offsets (consumer, topic, partition, next_offset, updated_at) "
+    "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING";
 
 // SQLite has one writer, so no floor can rise between this look and the insert.
 void check_floor(sqlite3* transaction, std::string_view consumer, std::string_view id,
@@ -58,7 +58,8 @@ bool enter(sqlite3* transaction, Statement& insert, std::string_view consumer,
     consumer::require_id(message.id);
     const auto time_us = consumer::microseconds(message.time);
     insert.reset();
-    if (insert.lend(consumer).lend(message.id).bind_or_null(time_us).changed() == 0) return false;
+    insert.lend(consumer).lend(message.id).bind_or_null(time_us).bind(now_us);
+    if (insert.changed() == 0) return false;
     if (consumer::may_be_quarantined(time_us, now_us)) {
         check_floor(transaction, consumer, message.id, *time_us, now_us);
     }
@@ -72,7 +73,7 @@ bool accept(sqlite3* transaction, std::string_view consumer, std::string_view me
     consumer::require_transaction(transaction, "accept");
     Statement insert = callers_statement(transaction, kAccept, kEntering);
     return enter(transaction, insert, consumer, {message_id, message_time},
-                 consumer::wall_clock_us());
+                 consumer::callers_clock().wall_us());
 }
 
 bool accept(sqlite3* transaction, const InboxTable& table, std::string_view consumer,
@@ -102,7 +103,7 @@ bool accept(sqlite3* transaction, const InboxTable& table, std::string_view cons
 std::vector<bool> accept_batch(sqlite3* transaction, std::string_view consumer,
                                std::span<const InboxEntry> messages) {
     consumer::require_transaction(transaction, "accept_batch");
-    const std::int64_t now_us = consumer::wall_clock_us();
+    const std::int64_t now_us = consumer::callers_clock().wall_us();
     Statement insert = callers_statement(transaction, kAccept, kEntering);
     std::vector<bool> is_new;
     is_new.reserve(messages.size());
@@ -140,7 +141,7 @@ bool accept_offset(sqlite3* transaction, std::string_view consumer, std::string_
                                        "moving an offset in outbox_inbox_offsets");
     move.lend(consumer).lend(topic).bind(partition);
     if (expected) move.bind(*expected);
-    return move.bind(next).changed() == 1;
+    return move.bind(next).bind(consumer::callers_clock().wall_us()).changed() == 1;
 }
 
 }  // namespace outbox

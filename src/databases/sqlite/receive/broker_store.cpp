@@ -14,13 +14,13 @@ constexpr const char* kKnown = "SELECT 1 FROM outbox_inbox WHERE consumer = ?1 A
 
 constexpr const char* kMove =
     "UPDATE outbox_inbox_offsets SET next_offset = ?5, cluster_id = ?6, last_id = ?7, "
-    "  updated_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "  updated_at = ?8 "
     "WHERE consumer = ?1 AND topic = ?2 AND partition = ?3 AND next_offset = ?4";
 
 constexpr const char* kFirst =
     "INSERT INTO outbox_inbox_offsets "
-    "  (consumer, topic, partition, next_offset, cluster_id, last_id) "
-    "SELECT ?1, ?2, ?3, ?5, ?6, ?7 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
+    "  (consumer, topic, partition, next_offset, cluster_id, last_id, updated_at) "
+    "SELECT ?1, ?2, ?3, ?5, ?6, ?7, ?8 WHERE ?4 IS NULL ON CONFLICT DO NOTHING";
 
 constexpr const char* kNext =
     "SELECT next_offset, cluster_id, last_id FROM outbox_inbox_offsets "
@@ -28,15 +28,16 @@ constexpr const char* kNext =
 
 constexpr const char* kBury =
     "INSERT INTO outbox_inbox_dead_letters "
-    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, died_at) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) "
     "ON CONFLICT (consumer, message_id) DO UPDATE SET topic = excluded.topic, key = excluded.key, "
     "  headers = excluded.headers, payload = excluded.payload, attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL";
 
 constexpr const char* kBegun =
-    "INSERT INTO outbox_inbox_begun AS b (consumer, message_id, times) VALUES (?1, ?2, 1) "
+    "INSERT INTO outbox_inbox_begun AS b (consumer, message_id, times, begun_at) "
+    "VALUES (?1, ?2, 1, ?3) "
     "ON CONFLICT (consumer, message_id) DO UPDATE SET times = b.times + 1, "
     "  begun_at = excluded.begun_at RETURNING times";
 
@@ -62,9 +63,10 @@ std::vector<const char*> statements_of(const BrokerStoreOptions& options) {
 
 }  // namespace
 
-SqliteBrokerStore::SqliteBrokerStore(std::string path, const BrokerStoreOptions& options)
-    : inbox_(std::move(path), options.connect_timeout_s, options.consumer, statements_of(options)) {
-}
+SqliteBrokerStore::SqliteBrokerStore(std::string path, const BrokerStoreOptions& options,
+                                     const core::Clock& clock)
+    : inbox_(std::move(path), options.connect_timeout_s, options.consumer, statements_of(options),
+             clock) {}
 
 Result<std::vector<Taken>> SqliteBrokerStore::begin(std::span<const spi::EventView> messages,
                                                     bool by_id, std::span<const OtherId> others,
@@ -100,6 +102,7 @@ Status SqliteBrokerStore::move(const OffsetStep* step) {
                         .bind(step->next)
                         .lend(step->cluster_id)
                         .lend(step->last_id)
+                        .bind(inbox_.now_us())
                         .run("moving an offset in outbox_inbox_offsets");
     if (status.ok() && inbox_.session().changes() == 0)
         return offset_lost(inbox_.consumer(), *step);
@@ -132,6 +135,7 @@ Result<Taken> SqliteBrokerStore::bury(const spi::EventView& message, const Buria
                      .bind(burial.attempts)
                      .lend(burial.error_code)
                      .lend(burial.error)
+                     .bind(inbox_.now_us())
                      .run("moving a message to outbox_inbox_dead_letters");
     }
     if (status.ok()) status = move(step);
@@ -144,14 +148,17 @@ Result<Taken> SqliteBrokerStore::bury(const spi::EventView& message, const Buria
 Result<std::int64_t> SqliteBrokerStore::note_begun(std::string_view message_id) {
     constexpr std::int64_t kMonthUs = std::int64_t{30} * 24 * 3600 * 1'000'000;
     if (Status status = inbox_.connect(); !status.ok()) return status;
+    const std::int64_t now = inbox_.now_us();
     Status status = Run(inbox_.session().statement(kForgotten))
                         ->lend(inbox_.consumer())
                         .lend(message_id)
-                        .bind(wall_clock_us() - kMonthUs)
+                        .bind(now - kMonthUs)
                         .run(kNoting);
     if (!status.ok()) return status;
     const Run row(inbox_.session().statement(kBegun));
-    if (!row->lend(inbox_.consumer()).lend(message_id).step()) return row->status(kNoting);
+    if (!row->lend(inbox_.consumer()).lend(message_id).bind(now).step()) {
+        return row->status(kNoting);
+    }
     const std::int64_t times = row->integer(0);
     while (row->step()) {
     }

@@ -10,7 +10,9 @@ namespace outbox::consumer {
 /// The inbox in an SQLite file of a consumer of a broker.
 class SqliteBrokerStore final : public BrokerStore {
   public:
-    SqliteBrokerStore(std::string path, const BrokerStoreOptions& options);
+    /// `clock` outlives this.
+    SqliteBrokerStore(std::string path, const BrokerStoreOptions& options,
+                      const core::Clock& clock);
 
     [[nodiscard]] sqlite3* connection() const { return inbox_.connection(); }
     [[nodiscard]] InboxStore& inbox() override { return inbox_; }

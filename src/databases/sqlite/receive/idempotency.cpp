@@ -4,8 +4,8 @@
 
 #include <outbox/adapters/sqlite_idempotency.h>
 
+#include "consumer/env.h"
 #include "consumer/idempotency_answers.h"
-#include "consumer/message_time.h"
 #include "databases/sqlite/receive/transaction.h"
 
 namespace outbox {
@@ -23,8 +23,9 @@ sqlite::Statement use(sqlite3* database, const std::string& sql) {
 
 // The same rules as the SQL function idempotency_claim of PostgreSQL, where they are explained.
 constexpr const char* kEnter =
-    "INSERT INTO outbox_idempotency AS i (scope, key, fingerprint, lease_until, expires_at) "
-    "VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (scope, key) DO UPDATE SET "
+    "INSERT INTO outbox_idempotency AS i "
+    "  (scope, key, fingerprint, lease_until, expires_at, created_at) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (scope, key) DO UPDATE SET "
     "  attempt = CASE WHEN i.attempt = 1 AND (i.status IS NOT NULL OR i.lease_until IS NULL) "
     "    THEN 1 ELSE i.attempt + 1 END, "
     "  fingerprint = excluded.fingerprint, lease_until = excluded.lease_until, "
@@ -63,7 +64,7 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
     consumer::require_transaction(transaction, "claim_key");
     if (request.key.empty()) return {.is_new = true, .attempt = 0, .answer = {}};
     const std::string fingerprint = request_fingerprint(request);
-    const std::int64_t now = consumer::wall_clock_us();
+    const std::int64_t now = consumer::callers_clock().wall_us();
     std::optional<std::int64_t> lease_until;
     if (options.lease_ms > 0) lease_until = now + options.lease_ms * kMicrosecondsPerMs;
     const bool entered =

@@ -27,15 +27,14 @@ constexpr const char* kTakeRetry =
     "DELETE FROM outbox_inbox_dead_letters WHERE consumer = ?1 AND message_id = ?2";
 
 constexpr const char* kBuryAgain =
-    "UPDATE outbox_inbox_dead_letters SET error_code = ?3, error = ?4, "
-    "  died_at = CAST((julianday('now') - 2440587.5) * 86400000000.0 AS integer) "
+    "UPDATE outbox_inbox_dead_letters SET error_code = ?3, error = ?4, died_at = ?5 "
     "WHERE consumer = ?1 AND message_id = ?2";
 
 constexpr const char* kReport =
     "INSERT INTO outbox_inbox_stats "
-    "  (consumer, member, applied, repeats, failed, dead, lag, queue, queue_lag) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, nullif(?8, ''), ?9) ON CONFLICT (consumer, member) DO "
-    "UPDATE SET "
+    "  (consumer, member, applied, repeats, failed, dead, lag, queue, queue_lag, updated_at) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, nullif(?8, ''), ?9, ?10) "
+    "ON CONFLICT (consumer, member) DO UPDATE SET "
     "  applied = excluded.applied, repeats = excluded.repeats, failed = excluded.failed, "
     "  dead = excluded.dead, lag = excluded.lag, queue = excluded.queue, "
     "  queue_lag = excluded.queue_lag, updated_at = excluded.updated_at";
@@ -43,8 +42,10 @@ constexpr const char* kReport =
 // Figures of members that are gone are kept together under no name: of `member`, and of those that
 // have long said nothing.
 constexpr const char* kFold =
-    "INSERT INTO outbox_inbox_stats AS s (consumer, member, applied, repeats, failed, dead) "
-    "SELECT ?1, '', sum(applied), sum(repeats), sum(failed), sum(dead) FROM outbox_inbox_stats "
+    "INSERT INTO outbox_inbox_stats AS s "
+    "  (consumer, member, applied, repeats, failed, dead, updated_at) "
+    "SELECT ?1, '', sum(applied), sum(repeats), sum(failed), sum(dead), ?4 "
+    "FROM outbox_inbox_stats "
     "WHERE consumer = ?1 AND member <> '' AND (member = ?2 OR updated_at < ?3) GROUP BY consumer "
     "ON CONFLICT (consumer, member) DO UPDATE SET "
     "  applied = s.applied + excluded.applied, repeats = s.repeats + excluded.repeats, "
@@ -56,8 +57,8 @@ constexpr const char* kForget =
     "WHERE consumer = ?1 AND member <> '' AND (member = ?2 OR updated_at < ?3)";
 
 constexpr const char* kEnter =
-    "INSERT INTO outbox_inbox (consumer, message_id, message_time) "
-    "VALUES (?1, ?2, coalesce(?3, -9223372036854775807)) "
+    "INSERT INTO outbox_inbox (consumer, message_id, message_time, applied_at) "
+    "VALUES (?1, ?2, coalesce(?3, -9223372036854775807), ?4) "
     "ON CONFLICT (consumer, message_id) DO NOTHING";
 
 constexpr const char* kFloor = "SELECT floor FROM outbox_inbox_floor WHERE consumer = ?1";
@@ -93,16 +94,20 @@ void append_messages(const Run& rows, std::size_t max_bytes, spi::EventBatch& ou
 }
 
 SqliteInboxStore::SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
-                                   std::vector<const char*> more, std::string letters_of)
+                                   std::vector<const char*> more, const core::Clock& clock,
+                                   std::string letters_of)
     : session_(path, busy_timeout_s, with_ours(std::move(more))),
       consumer_(std::move(consumer)),
       letters_of_(std::move(letters_of)),
       path_(std::move(path)),
       busy_timeout_s_(busy_timeout_s),
-      member_(member_name()) {}
+      member_(member_name()),
+      clock_(clock) {}
 
 OpenSql SqliteInboxStore::opener() const {
-    return [path = path_, timeout_s = busy_timeout_s_] { return open_sqlite_sql(path, timeout_s); };
+    return [path = path_, timeout_s = busy_timeout_s_, &clock = clock_] {
+        return open_sqlite_sql(path, timeout_s, clock);
+    };
 }
 
 Status SqliteInboxStore::connect() {
@@ -130,7 +135,7 @@ Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
 Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     const Run rows(session_.statement(kFetchRetries));
     rows->lend(consumer_).bind(static_cast<std::int64_t>(limit)).lend(letters_of_);
-    rows->bind(wall_clock_us());
+    rows->bind(now_us());
     append_messages(rows, SIZE_MAX, out);
     return rows->status("reading dead letters");
 }
@@ -150,7 +155,7 @@ Status SqliteInboxStore::put_request_back(std::string_view message_id, std::int6
     return Run(session_.statement(kPutRequestBack))
         ->lend(consumer_)
         .lend(message_id)
-        .bind(wall_clock_us() + delay_us)
+        .bind(now_us() + delay_us)
         .run("keeping a dead letter");
 }
 
@@ -173,6 +178,7 @@ Status SqliteInboxStore::bury_again(std::string_view message_id, const Burial& b
         .lend(message_id)
         .lend(burial.error_code)
         .lend(burial.error)
+        .bind(now_us())
         .run("keeping a dead letter");
 }
 
@@ -184,7 +190,7 @@ Status SqliteInboxStore::report(const MemberStats& stats) {
     report->bind(static_cast<std::int64_t>(stats.failed));
     report->bind(static_cast<std::int64_t>(stats.dead)).bind(stats.lag);
     report->lend(stats.queue);
-    stats.queue_lag ? report->bind(*stats.queue_lag) : report->bind_null();
+    report->bind_or_null(stats.queue_lag).bind(now_us());
     if (Status status = report->run("writing outbox_inbox_stats"); !status.ok()) return status;
     return fold("");
 }
@@ -193,15 +199,21 @@ Status SqliteInboxStore::fold(std::string_view member) {
     if (!session_.connected()) return {};
     if (Status status = session_.begin(); !status.ok()) return status;
     constexpr std::int64_t kMicroseconds = 1'000'000;
-    const std::int64_t before_us = wall_clock_us() - kMemberGoneS * kMicroseconds;
-    Status status;
-    for (const char* sql : {kFold, kForget}) {
-        if (!status.ok()) break;
-        status = Run(session_.statement(sql))
+    constexpr const char* kDoing = "writing outbox_inbox_stats";
+    const std::int64_t now = now_us();
+    const std::int64_t before_us = now - kMemberGoneS * kMicroseconds;
+    Status status = Run(session_.statement(kFold))
+                        ->lend(consumer_)
+                        .lend(member)
+                        .bind(before_us)
+                        .bind(now)
+                        .run(kDoing);
+    if (status.ok()) {
+        status = Run(session_.statement(kForget))
                      ->lend(consumer_)
                      .lend(member)
                      .bind(before_us)
-                     .run("writing outbox_inbox_stats");
+                     .run(kDoing);
     }
     if (status.ok()) return session_.commit();
     session_.end_transaction();
@@ -209,19 +221,24 @@ Status SqliteInboxStore::fold(std::string_view member) {
 }
 
 Status SqliteInboxStore::enter(const spi::EventView& message, Taken& taken) {
-    if (Status status = enter_buried(message); !status.ok()) return status;
+    const std::int64_t now = now_us();
+    if (Status status = enter_at(message, now); !status.ok()) return status;
     taken = session_.changes() == 1 ? Taken::kNew : Taken::kRepeat;
     if (taken == Taken::kRepeat) return {};
     const auto time_us = message_time_us(message);
-    const std::int64_t now_us = wall_clock_us();
-    return may_be_quarantined(time_us, now_us) ? check_floor(message, *time_us, now_us) : Status();
+    return may_be_quarantined(time_us, now) ? check_floor(message, *time_us, now) : Status();
 }
 
 Status SqliteInboxStore::enter_buried(const spi::EventView& message) {
+    return enter_at(message, now_us());
+}
+
+Status SqliteInboxStore::enter_at(const spi::EventView& message, std::int64_t now_us) {
     return Run(session_.statement(kEnter))
         ->lend(consumer_)
         .lend(message.id)
         .bind_or_null(message_time_us(message))
+        .bind(now_us)
         .run("entering a message in outbox_inbox");
 }
 

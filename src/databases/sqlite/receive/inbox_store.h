@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include <outbox/spi/event_batch.h>
 
 #include "consumer/inbox_store.h"
+#include "core/clock.h"
 #include "databases/sqlite/receive/session.h"
 
 namespace outbox::consumer {
@@ -19,9 +21,10 @@ void append_messages(const Run& rows, std::size_t max_bytes, spi::EventBatch& ou
 class SqliteInboxStore final : public InboxStore {
   public:
     /// `more`: the statements of the one. `letters_of`: the mailbox whose dead letters are this
-    /// one's, beside those that came from none; empty: none.
+    /// one's, beside those that came from none; empty: none. `clock` outlives this.
     SqliteInboxStore(std::string path, int busy_timeout_s, std::string consumer,
-                     std::vector<const char*> more, std::string letters_of = {});
+                     std::vector<const char*> more, const core::Clock& clock,
+                     std::string letters_of = {});
 
     [[nodiscard]] sqlite3* connection() const { return session_.connection(); }
 
@@ -44,10 +47,14 @@ class SqliteInboxStore final : public InboxStore {
     /// The same for one given up on: it is entered whatever its time.
     Status enter_buried(const spi::EventView& message);
 
+    /// By which all that the store writes and compares is dated, never by SQLite's own.
+    [[nodiscard]] std::int64_t now_us() const { return clock_.wall_us(); }
+
     [[nodiscard]] SqliteSession& session() { return session_; }
     [[nodiscard]] const std::string& consumer() const { return consumer_; }
 
   private:
+    Status enter_at(const spi::EventView& message, std::int64_t now_us);
     Status fold(std::string_view member);
     Status check_floor(const spi::EventView& message, std::int64_t time_us, std::int64_t now_us);
 
@@ -57,6 +64,7 @@ class SqliteInboxStore final : public InboxStore {
     const std::string path_;
     const int busy_timeout_s_;
     const std::string member_;
+    const core::Clock& clock_;
     bool versioned_ = false;  // outbox_migrations is there
 };
 

@@ -39,8 +39,9 @@ constexpr const char* kTake = "DELETE FROM outbox_mailbox WHERE mailbox = ?1 AND
 
 constexpr const char* kBury =
     "INSERT INTO outbox_inbox_dead_letters "
-    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox) "
-    "SELECT ?1, id, topic, key, headers, payload, ?4, ?5, ?6, mailbox FROM outbox_mailbox "
+    "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox, "
+    "   died_at) "
+    "SELECT ?1, id, topic, key, headers, payload, ?4, ?5, ?6, mailbox, ?7 FROM outbox_mailbox "
     "WHERE mailbox = ?2 AND position = ?3 "
     "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
@@ -57,9 +58,10 @@ std::string json_numbers(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
-SqliteMailbox::SqliteMailbox(std::string path, const MailboxOptions& options)
+SqliteMailbox::SqliteMailbox(std::string path, const MailboxOptions& options,
+                             const core::Clock& clock)
     : inbox_(std::move(path), options.connect_timeout_s, options.consumer,
-             {kDataVersion, kWaiting, kFetch, kFetchOnly, kTake, kBury}, options.mailbox),
+             {kDataVersion, kWaiting, kFetch, kFetchOnly, kTake, kBury}, clock, options.mailbox),
       mailbox_(options.mailbox) {}
 
 SqliteMailbox::~SqliteMailbox() {
@@ -205,6 +207,7 @@ Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const B
                      .bind(burial.attempts)
                      .lend(burial.error_code)
                      .lend(burial.error)
+                     .bind(inbox_.now_us())
                      .run("moving a message to outbox_inbox_dead_letters");
         if (!status.ok()) return status;
         if (inbox_.session().changes() == 0) {  // the row is gone: nothing is remembered
@@ -226,14 +229,15 @@ MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteBatchHandl
                                         MailboxOptions options) {
     const std::string path = consumer::sqlite_path(url);
     options = consumer::checked(std::move(options));
-    auto store = std::make_unique<consumer::SqliteMailbox>(path, options);
+    const consumer::Env env = consumer::real_env();
+    auto store = std::make_unique<consumer::SqliteMailbox>(path, options, env.clock);
     const consumer::SqliteMailbox& session = *store;
     return consumer::make_mailbox_consumer(
         std::move(store),
         [&session, handler = std::move(handler)](std::span<const Message> messages) {
             handler(session.connection(), messages);
         },
-        std::move(options));
+        std::move(options), env);
 }
 
 MailboxConsumer sqlite_mailbox_consumer(const std::string& url, SqliteHandler handler,

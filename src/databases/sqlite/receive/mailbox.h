@@ -15,7 +15,8 @@ namespace outbox::consumer {
 /// file description lock: it ends with this object or its process).
 class SqliteMailbox final : public MailboxStore {
   public:
-    SqliteMailbox(std::string path, const MailboxOptions& options);
+    /// `clock` outlives this.
+    SqliteMailbox(std::string path, const MailboxOptions& options, const core::Clock& clock);
     ~SqliteMailbox() override;
     SqliteMailbox(const SqliteMailbox&) = delete;
     SqliteMailbox& operator=(const SqliteMailbox&) = delete;

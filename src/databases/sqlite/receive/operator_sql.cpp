@@ -5,7 +5,6 @@
 #include <outbox/adapters/sqlite_fence.h>
 
 #include "consumer/janitor.h"
-#include "consumer/message_time.h"
 #include "databases/sqlite/receive/transaction.h"
 
 namespace outbox::consumer {
@@ -18,10 +17,11 @@ constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 
 class SqliteSql final : public Sql {
   public:
-    static Result<std::unique_ptr<Sql>> open(const std::string& path, int busy_timeout_s) {
+    static Result<std::unique_ptr<Sql>> open(const std::string& path, int busy_timeout_s,
+                                             const core::Clock& clock) {
         auto opened = sqlite::Database::open(path, busy_timeout_s * 1000, sqlite::Role::kReceive);
         if (!opened.ok()) return opened.status();
-        auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(std::move(*opened)));
+        auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(std::move(*opened), clock));
         return std::unique_ptr<Sql>(std::move(sql));
     }
 
@@ -79,7 +79,8 @@ class SqliteSql final : public Sql {
                              "an inbox must be kept for at least two hours"};
         }
         const std::string rows = std::to_string(kPruneRows);
-        const std::string now = std::to_string(wall_clock_us());
+        const std::int64_t now_us = clock_.wall_us();
+        const std::string now = std::to_string(now_us);
         PrunedInbox pruned;
         Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
         if (!status.ok()) return status;
@@ -109,7 +110,7 @@ class SqliteSql final : public Sql {
                          {now, rows}, &pruned.keys)
                          .status();
         }
-        const std::string before = std::to_string(wall_clock_us() - retention_s * kMicroseconds);
+        const std::string before = std::to_string(now_us - retention_s * kMicroseconds);
         std::int64_t steps = 0;
         if (status.ok() && consumer.empty()) {
             status = run("DELETE FROM outbox_saga WHERE rowid IN (SELECT rowid FROM outbox_saga "
@@ -138,7 +139,7 @@ class SqliteSql final : public Sql {
                 "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= $1 + 0), "
                 "(SELECT count(*) FROM outbox_saga WHERE finished_at < $1 - $2 * 1000000) + "
                 "(SELECT count(*) FROM outbox_saga_steps WHERE updated_at < $1 - $2 * 1000000)",
-                {std::to_string(wall_clock_us()), std::to_string(retention_s)}, nullptr);
+                {std::to_string(clock_.wall_us()), std::to_string(retention_s)}, nullptr);
         if (!rows.ok()) return rows.status();
         return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};
     }
@@ -198,15 +199,17 @@ class SqliteSql final : public Sql {
         return count;
     }
 
-    explicit SqliteSql(std::unique_ptr<sqlite::Database> database)
-        : database_(std::move(database)) {}
+    SqliteSql(std::unique_ptr<sqlite::Database> database, const core::Clock& clock)
+        : database_(std::move(database)), clock_(clock) {}
     std::unique_ptr<sqlite::Database> database_;
+    const core::Clock& clock_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Sql>> open_sqlite_sql(const std::string& path, int busy_timeout_s) {
-    return SqliteSql::open(path, busy_timeout_s);
+Result<std::unique_ptr<Sql>> open_sqlite_sql(const std::string& path, int busy_timeout_s,
+                                             const core::Clock& clock) {
+    return SqliteSql::open(path, busy_timeout_s, clock);
 }
 
 }  // namespace outbox::consumer

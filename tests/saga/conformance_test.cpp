@@ -12,9 +12,11 @@
 #include <outbox/adapters/sqlite_saga.h>
 #include <outbox/producer/migrate.h>
 
+#include "consumer/env.h"
 #include "tests/consumer/operations.h"
 #include "tests/saga/steps.h"
 #include "tests/support/files.h"
+#include "tests/support/hand_clock.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
 #include "tests/support/sqlite.h"
@@ -32,6 +34,8 @@ class PostgresSide {
     Connection connect() const { return Connection(url_); }
     static constexpr const char* kBegin = "BEGIN";
     static constexpr const char* kAgo = "clock_timestamp() - interval '40 days'";
+    static constexpr const char* kDueUs =
+        "SELECT (extract(epoch FROM due_at) * 1000000)::bigint FROM outbox_saga";
     template <typename Handler>
     MailboxConsumer mailbox(Handler handler, MailboxOptions options) const {
         options.connect_timeout_s = 60;
@@ -49,6 +53,7 @@ class SqliteSide {
     Connection connect() const { return Connection(path()); }
     static constexpr const char* kBegin = "BEGIN IMMEDIATE";
     static constexpr const char* kAgo = "(unixepoch() - 40 * 86400) * 1000000";
+    static constexpr const char* kDueUs = "SELECT due_at FROM outbox_saga";
     template <typename Handler>
     MailboxConsumer mailbox(Handler handler, MailboxOptions options) const {
         return sqlite_mailbox_consumer(url(), SqliteHandler(handler), std::move(options));
@@ -174,6 +179,15 @@ TYPED_TEST(SagaConformance, StartsInTheTransactionOfTheBusinessWriteOrNotAtAll) 
     EXPECT_EQ(this->db_.number("SELECT count(*) FROM outbox_saga s JOIN outbox_scheduled t "
                                "ON t.available_at = s.due_at"),
               1);
+}
+
+TYPED_TEST(SagaConformance, AStepTimesOutByTheCallersClock) {
+    HandClock clock;
+    clock.advance_ms(std::int64_t{1'000} * 86'400'000);
+    const consumer::CallersClock scope(clock);
+    this->start();
+    EXPECT_EQ(this->db_.number(TypeParam::kDueUs),
+              clock.wall_us() + step("reserve").timeout_ms * 1000);
 }
 
 TYPED_TEST(SagaConformance, RefusesASecondStartUnderAnIdAndAnUnknownName) {

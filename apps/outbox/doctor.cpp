@@ -196,7 +196,7 @@ void look_at_certificates(const RelayConfig& config, Findings& findings) {
         for (const auto& [name, port] : use.servers) {
             const std::string address = name + ":" + std::to_string(port);
             if (!seen.insert(address).second) continue;
-            const auto until = net::certificate_end_of({name, port}, use.begins, timeout);
+            const auto until = net::certificate_end_of({name, port}, use.prelude, timeout);
             if (until.ok()) {
                 judge_certificate("the one of " + where + ", " + address + ",", *until, findings);
             }

@@ -284,7 +284,7 @@ std::vector<std::pair<std::string, TlsUse>> tls_of(const runtime::RelayConfig& c
 #ifdef OUTBOX_WITH_HTTP
         const auto add = [&](const char* what, const auto& access) {
             if (access.ok()) {
-                ways.emplace_back(what + route.name, net::tls_use_of(*access, TlsBegins::kAtOnce));
+                ways.emplace_back(what + route.name, net::tls_use_of(*access));
             }
         };
         if (route.claim_check.starts_with("s3:")) {

@@ -40,10 +40,10 @@ std::string weakness(const Destination& destination) {
 }
 
 /// Nothing where the settings are wrong, which others say.
-template <auto kConfigure, auto kUse, TlsBegins kBegins = TlsBegins::kAtOnce>
+template <auto kConfigure, auto kUse>
 TlsUse tls(const Destination& destination) {
     const auto config = kConfigure(destination);
-    return config.ok() ? kUse(*config, kBegins) : TlsUse();
+    return config.ok() ? kUse(*config) : TlsUse();
 }
 
 }  // namespace outbox::configured

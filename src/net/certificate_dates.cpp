@@ -16,8 +16,6 @@ namespace {
 using Time = std::chrono::steady_clock::time_point;
 using std::chrono::milliseconds;
 
-// PostgreSQL's SSLRequest: its length, and 1234 and 5679 as two numbers of 16 bits (protocol 3.0).
-constexpr std::string_view kPostgresAsks{"\0\0\0\x08\x04\xd2\x16\x2f", 8};
 constexpr std::size_t kMaxGreeting = std::size_t{64} << 10;
 
 ErrorInfo not_seen(const Host& host, const std::string& why) {
@@ -32,16 +30,17 @@ milliseconds left_until(Time end) {
                                          end - std::chrono::steady_clock::now()));
 }
 
-// What a server says before TLS, as far as `enough` wants it; empty: it did not.
-template <typename Enough>
-std::string await(Socket& socket, Time end, Enough enough) {
+// Whether TLS may begin now.
+bool say_prelude(Socket& socket, Time end, const TlsPrelude& prelude) {
+    if (!prelude.asked.empty()) socket.write(prelude.asked);
+    if (prelude.begins == nullptr) return true;
     std::string said;
-    while (!enough(said)) {
+    while (true) {
+        if (const auto begins = prelude.begins(said)) return *begins;
         const milliseconds left = left_until(end);
-        if (left.count() == 0 || said.size() > kMaxGreeting || socket.exchange(said)) return {};
-        if (!enough(said)) socket.wait(left);
+        if (left.count() == 0 || said.size() > kMaxGreeting || socket.exchange(said)) return false;
+        if (!prelude.begins(said)) socket.wait(left);
     }
-    return said;
 }
 
 std::optional<std::int64_t> end_of(const X509* certificate) {
@@ -52,22 +51,13 @@ std::optional<std::int64_t> end_of(const X509* certificate) {
 
 }  // namespace
 
-Result<std::int64_t> certificate_end_of(const Host& host, TlsBegins begins, milliseconds timeout) {
+Result<std::int64_t> certificate_end_of(const Host& host, const TlsPrelude& prelude,
+                                        milliseconds timeout) {
     const Time end = std::chrono::steady_clock::now() + timeout;
     SocketFault fault;
     const auto socket = Socket::connect_in_clear(host, timeout, fault);
     if (socket == nullptr) return not_seen(host, fault.text);
-    bool begun = true;
-    if (begins == TlsBegins::kPostgres) {
-        socket->write(kPostgresAsks);
-        // 'N' where it has no TLS.
-        begun = await(*socket, end, [](const std::string& said) { return !said.empty(); }) == "S";
-    } else if (begins == TlsBegins::kNats) {
-        begun = !await(*socket, end, [](const std::string& said) {
-                     return said.find('\n') != std::string::npos;
-                 }).empty();
-    }
-    if (!begun) return not_seen(host, "it begins no TLS");
+    if (!say_prelude(*socket, end, prelude)) return not_seen(host, "it begins no TLS");
     ServerAccess anyone;
     anyone.tls = true;
     anyone.verify = false;
@@ -94,10 +84,9 @@ Result<std::int64_t> certificate_end_of_file(const std::string& path, bool any) 
         ErrorCode::kConfigInvalid, Advice::kStop, {}, path + " holds no certificate in PEM"};
 }
 
-TlsUse tls_use_of(const ServerAccess& access, TlsBegins begins) {
+TlsUse tls_use_of(const ServerAccess& access) {
     TlsUse use;
     if (!access.tls) return use;
-    use.begins = begins;
     for (const Host& host : access.hosts) use.servers.emplace_back(host.name, host.port);
     if (!access.cert_file.empty()) use.own_files = {access.cert_file};
     if (!access.ca_file.empty()) use.trusted_files = {access.ca_file};

@@ -1,6 +1,7 @@
 #include "backend/broker.h"
 
 #include <array>
+#include <optional>
 
 #include "backend/configured.h"
 #include "brokers/nats/config.h"
@@ -28,6 +29,17 @@ Result<nats::NatsConfig> config_of(const Destination& destination) {
     return config;
 }
 
+// A server introduces itself by a line first.
+std::optional<bool> begins_tls(std::string_view said) {
+    return said.find('\n') == std::string_view::npos ? std::nullopt : std::optional(true);
+}
+
+TlsUse tls_use_of(const net::ServerAccess& access) {
+    TlsUse use = net::tls_use_of(access);
+    use.prelude = {.begins = begins_tls};
+    return use;
+}
+
 }  // namespace
 
 const Broker& nats_broker() {
@@ -49,7 +61,7 @@ const Broker& nats_broker() {
         .check_settings = configured::check<config_of, nats::check_files>,
         .describe = configured::describe<config_of, nats::describe_windows>,
         .weakness = configured::weakness<config_of, nats::transport_weakness>,
-        .tls = configured::tls<config_of, net::tls_use_of, TlsBegins::kNats>,
+        .tls = configured::tls<config_of, tls_use_of>,
     };
     return broker;
 }

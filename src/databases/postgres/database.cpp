@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <utility>
 
 #include "core/sql_text.h"
@@ -120,11 +121,19 @@ std::string weakness(const std::string& url) {
            "): write ?sslmode=verify-full&sslrootcert=FILE (or system) in the URL";
 }
 
+// SSLRequest: its length, and 1234 and 5679 as two numbers of 16 bits (protocol 3.0).
+constexpr std::string_view kSslRequest{"\0\0\0\x08\x04\xd2\x16\x2f", 8};
+
+// 'N' where it has no TLS.
+std::optional<bool> begins_tls(std::string_view said) {
+    return said.empty() ? std::nullopt : std::optional(said == "S");
+}
+
 // As libpq reads it, but for its files of services.
 TlsUse tls(const std::string& url) {
     constexpr std::uint16_t kPostgresPort = 5432;
     TlsUse use;
-    use.begins = TlsBegins::kPostgres;
+    use.prelude = {.asked = kSslRequest, .begins = begins_tls};
     const auto parsed = parse_url(url);
     if (!parsed.ok()) return use;
     const auto parameter = [&](const char* name, const char* variable) {

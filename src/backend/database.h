@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,6 +44,22 @@ struct SourceConfig {
     bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.
 };
 
+enum class RoleKind : std::uint8_t { kWriter, kRelay, kConsumer, kOperator };
+
+/// A role, for which `outbox roles` prints rights.
+struct DatabaseRole {
+    RoleKind kind = RoleKind::kWriter;
+    std::string name;
+    std::string_view purpose;  ///< In a comment: "writes events".
+};
+
+struct RolesConfig {
+    std::vector<DatabaseRole> roles;
+    std::string side = {};     ///< "producer", "consumer"; empty: both.
+    std::string schema = {};   ///< Of the tables; empty: the database's usual one.
+    std::string adopted = {};  ///< Outbox table of its owner's; empty: the one of `migrate`.
+};
+
 /// What a folder of databases/ exports, as `const Database& NAME_database()`. All of its functions
 /// block up to the connect timeout. The build collects them.
 struct Database {
@@ -77,6 +94,9 @@ struct Database {
         const webhook::StoreConfig& config) = nullptr;
     /// Its table outbox_objects as an object store. Does not connect yet. Null: it has none.
     Result<std::unique_ptr<claim::ObjectStore>> (*open_objects)(const std::string& url) = nullptr;
+    /// The SQL with which the owner of the tables gives roles what they need, and no more. Contacts
+    /// nobody. Null: it has no roles.
+    std::string (*roles_sql)(const RolesConfig& config) = nullptr;
     /// The URL with what a user says beside it, as parameters that every connection takes from it;
     /// empty: he does not. Null: it has neither passwords nor schemas. Errors: kConfigInvalid where
     /// the URL says another schema.

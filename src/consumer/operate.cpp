@@ -10,7 +10,6 @@
 #include "consumer/inbox_store.h"
 #include "consumer/message_time.h"
 #include "consumer/operator_sql.h"
-#include "core/schema_objects.h"
 
 namespace outbox::consumer {
 namespace {
@@ -137,16 +136,7 @@ class InboxOperations final : public ConsumerOperations {
         return number((*rows)[0][0]) > 0;
     }
 
-    Result<bool> has_producer() override {
-        std::string counts = "SELECT 0";
-        for (const SchemaObject& object : schema_objects()) {
-            if (object.kind != SchemaObject::Kind::kTable || object.side != "producer") continue;
-            counts += " + (" + sql_->table_count(std::string(object.name)) + ")";
-        }
-        const auto rows = sql_->run(counts, {});
-        if (!rows.ok()) return rows.status();
-        return number((*rows)[0][0]) > 0;
-    }
+    Result<bool> has_producer() override { return sql_->has_producer(); }
 
     Result<std::vector<ConsumerInfo>> consumers() override {
         // Tables that nobody has migrated yet say nothing of queues.

@@ -51,6 +51,8 @@ class Sql {
     [[nodiscard]] virtual std::string own(const std::string& sql) const { return sql; }
     /// A query that counts the tables of this name.
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
+    /// Whether any table of the producer's side is here, too.
+    virtual Result<bool> has_producer() = 0;
     /// The column `payload` in hexadecimal digits.
     [[nodiscard]] virtual std::string payload_hex() const = 0;
     /// A value of outbox_audit's `event_ids` that names none.

@@ -62,4 +62,8 @@ std::optional<TableShape> recognise_table_shape(std::span<const std::string> nam
     return {};
 }
 
+std::string misplaced_index(const std::string& what) {
+    return what + ", where the outbox's own belongs: give it another name, or drop it";
+}
+
 }  // namespace outbox

@@ -22,4 +22,8 @@ struct TableShape {
 /// True for the table that `outbox migrate` makes.
 [[nodiscard]] bool is_native_table(std::span<const std::string> columns);
 
+/// What to do about something that has the name of one of our indexes. `what`: "index
+/// outbox_saga_open is of table app.orders, not of outbox_saga".
+[[nodiscard]] std::string misplaced_index(const std::string& what);
+
 }  // namespace outbox

@@ -9,7 +9,7 @@
 
 #include <outbox/producer/migrate.h>
 
-#include "core/schema_objects.h"
+#include "databases/postgres/schema_objects.h"
 #include "tests/support/eventually.h"
 #include "tests/webhook/rig.h"
 
@@ -2062,7 +2062,7 @@ TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
         "DROP ROLE IF EXISTS webhook_relay; CREATE ROLE webhook_relay LOGIN "
         "PASSWORD 'test'");
     std::vector<std::pair<std::string, std::string>> rights;
-    for (const SchemaObject& object : schema_objects()) {
+    for (const postgres::SchemaObject& object : postgres::schema_objects()) {
         if (!object.name.starts_with("outbox_webhook") || object.relay.empty()) continue;
         owner.exec("GRANT " + std::string(object.relay) + " ON " + std::string(object.name) +
                    " TO webhook_relay");

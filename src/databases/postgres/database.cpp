@@ -13,6 +13,7 @@
 #include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/objects.h"
 #include "databases/postgres/receive/operator_sql.h"
+#include "databases/postgres/roles.h"
 #include "databases/postgres/source/history.h"
 #include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
@@ -168,6 +169,7 @@ const Database& postgres_database() {
         .open_webhook_inlet = postgres::open_webhook_inlet,
         .open_webhook_outlet = postgres::open_webhook_outlet,
         .open_objects = postgres::open_objects,
+        .roles_sql = postgres::roles_sql,
         .add_access = add_access,
         .weakness = weakness,
         .tls = tls,

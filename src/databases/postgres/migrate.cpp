@@ -6,12 +6,13 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/explanation.h"
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "core/table_shape.h"
 #include "core/url.h"
 #include "databases/postgres/client.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/owners.h"
+#include "databases/postgres/schema_objects.h"
 #include "databases/postgres/sql_files.h"
 #include "databases/postgres/uninstall.h"
 #include "producer/migration_plan.h"
@@ -22,6 +23,7 @@ namespace outbox::producer {
 namespace {
 
 using postgres::Rows;
+using postgres::SchemaObject;
 
 constexpr std::string_view kLayoutState = "OB006";
 constexpr std::string_view kLockTimeoutState = "55P03";
@@ -134,7 +136,7 @@ Place place_of(const MigrateOptions& options) {
         options.schema.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos;
     return {options.schema,
             plain ? options.schema : quoted,
-            objects_of_side(side_name(options.side)),
+            postgres::objects_of_side(side_name(options.side)),
             {options.owners}};
 }
 
@@ -199,7 +201,7 @@ class PostgresTarget final : public MigrationTarget {
         }
         place_.quoted_schema = schema.string(0, 0);
         place_.schema = schema.string(0, 1);
-        place_.names = objects_of_side(side_name(options.side));
+        place_.names = postgres::objects_of_side(side_name(options.side));
         place_.owners.named = options.owners;
     }
 
@@ -241,7 +243,7 @@ class PostgresTarget final : public MigrationTarget {
     Presence look_for(std::string_view side) override {
         query(postgres::index_guard_sql(place_.schema, side));
         Presence found;
-        for (const SchemaObject& object : schema_objects()) {
+        for (const SchemaObject& object : postgres::schema_objects()) {
             if (object.side != side) continue;
             // The relay makes some of them, too, and sinks make what they deliver into.
             const bool shared = object.beside_adopted || object.on_demand ||
@@ -260,7 +262,7 @@ class PostgresTarget final : public MigrationTarget {
     std::vector<std::string> uninstall(MigrationSide side) {
         const std::string_view wanted = side_name(side);
         std::vector<std::string> names;
-        for (const SchemaObject& object : schema_objects()) {
+        for (const SchemaObject& object : postgres::schema_objects()) {
             const bool of_side = wanted.empty() || object.side == wanted;
             const bool shared = object.side.empty() && object.name != "outbox_migrations";
             if (object.kind == SchemaObject::Kind::kIndex) continue;

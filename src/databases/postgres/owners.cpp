@@ -1,6 +1,6 @@
 #include "databases/postgres/owners.h"
 
-#include "core/schema_objects.h"
+#include "databases/postgres/schema_objects.h"
 
 namespace outbox::postgres {
 namespace {

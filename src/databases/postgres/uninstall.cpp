@@ -1,7 +1,7 @@
 #include "databases/postgres/uninstall.h"
 
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "databases/postgres/schema_objects.h"
 #include "producer/uninstall.h"
 
 namespace outbox::postgres {

@@ -11,7 +11,6 @@
 #include <outbox/producer/migrate.h>
 
 #include "core/embedded_sql.h"
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
 #include "core/table_shape.h"
 #include "core/url.h"

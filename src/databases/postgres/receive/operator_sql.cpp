@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "consumer/fence.h"
-#include "core/schema_objects.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/owners.h"
 #include "databases/postgres/receive/fence.h"
 #include "databases/postgres/receive/session.h"
+#include "databases/postgres/schema_objects.h"
 
 namespace outbox::consumer {
 namespace {
@@ -140,6 +140,18 @@ class PostgresSql final : public Sql {
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(to_regclass('" + table + "'))";
     }
+    Result<bool> has_producer() override {
+        std::string tables;
+        for (const postgres::SchemaObject& object : postgres::schema_objects()) {
+            if (object.kind != postgres::SchemaObject::Kind::kTable) continue;
+            if (object.side != "producer") continue;
+            tables.append(tables.empty() ? "to_regclass('" : ", to_regclass('");
+            tables.append(object.name).append("')");
+        }
+        const auto rows = run("SELECT num_nonnulls(" + tables + ")", {}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return number((*rows)[0][0]) > 0;
+    }
     [[nodiscard]] std::string payload_hex() const override { return "encode(payload, 'hex')"; }
     [[nodiscard]] std::string no_ids() const override { return "'{}'"; }
     // PostgreSQL keeps escapes of NUL and of halves of a surrogate pair in json, and then reads no
@@ -204,9 +216,10 @@ class PostgresSql final : public Sql {
         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
     }
     static bool is_ours(std::string_view word) {
-        const auto objects = schema_objects();
-        return std::any_of(objects.begin(), objects.end(),
-                           [&](const SchemaObject& object) { return object.name == word; });
+        const auto objects = postgres::schema_objects();
+        return std::any_of(
+            objects.begin(), objects.end(),
+            [&](const postgres::SchemaObject& object) { return object.name == word; });
     }
     static std::string doubled(const std::string& text) {
         std::string out;
@@ -291,7 +304,7 @@ class PostgresSql final : public Sql {
 
     // Who owns a table, view or function has it run code with the rights of whoever uses it.
     Status require_owners(const Trust& trust) {
-        const auto names = objects_of_side(trust.with_events ? "" : "consumer");
+        const auto names = postgres::objects_of_side(trust.with_events ? "" : "consumer");
         const auto rows = run_as_is(postgres::foreign_objects_sql(
             place_, names, postgres::TrustedOwners{trust.owners, true}));
         if (!rows.ok()) return rows.status();

@@ -3,9 +3,10 @@
 #include <initializer_list>
 #include <string>
 
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "core/table_shape.h"
 #include "databases/postgres/owners.h"
+#include "databases/postgres/schema_objects.h"
 #include "databases/postgres/source/preflight.h"
 #include "databases/postgres/sql_files.h"
 #include "databases/postgres/stream/check.h"

@@ -63,6 +63,16 @@ class SqliteSql final : public Sql {
     [[nodiscard]] std::string table_count(const std::string& table) const override {
         return "SELECT count(*) FROM sqlite_master WHERE name = '" + table + "'";
     }
+    Result<bool> has_producer() override {
+        // One that `migrate` makes, one that a relay does, and what operators do beside an adopted
+        // table.
+        const auto rows =
+            run("SELECT count(*) FROM sqlite_master WHERE name IN ('outbox_events', "
+                "'outbox_lease', 'outbox_replays', 'outbox_paused_tenants')",
+                {}, nullptr);
+        if (!rows.ok()) return rows.status();
+        return number((*rows)[0][0]) > 0;
+    }
     [[nodiscard]] std::string payload_hex() const override { return "hex(payload)"; }
     [[nodiscard]] std::string no_ids() const override { return "'[]'"; }
     [[nodiscard]] std::string header(const std::string& column,

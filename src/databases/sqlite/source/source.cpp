@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/embedded_sql.h"
-#include "core/schema_objects.h"
 #include "core/sql_text.h"
+#include "core/table_shape.h"
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/record/ledger.h"
 #include "databases/sqlite/record/recorder.h"

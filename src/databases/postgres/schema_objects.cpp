@@ -1,8 +1,8 @@
-#include "core/schema_objects.h"
+#include "databases/postgres/schema_objects.h"
 
 #include <array>
 
-namespace outbox {
+namespace outbox::postgres {
 namespace {
 
 constexpr auto kTable = SchemaObject::Kind::kTable;
@@ -143,8 +143,4 @@ std::vector<std::string_view> objects_of_relay(bool with_events) {
     return names;
 }
 
-std::string misplaced_index(const std::string& what) {
-    return what + ", where the outbox's own belongs: give it another name, or drop it";
-}
-
-}  // namespace outbox
+}  // namespace outbox::postgres

@@ -2,15 +2,14 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
-namespace outbox {
+namespace outbox::postgres {
 
-/// A table, view, function or index that `outbox migrate` makes in PostgreSQL, and the rights that
-/// each kind of role needs on it: the one declaration that `outbox roles`, `relay --check` and the
-/// checks of owners and of indexes follow.
+/// A table, view, function or index that `outbox migrate` makes, and the rights that each kind of
+/// role needs on it: the one declaration that `outbox roles`, `relay --check` and the checks of
+/// owners and of indexes follow.
 struct SchemaObject {
     enum class Kind : std::uint8_t { kTable, kView, kFunction, kIndex };
     Kind kind = Kind::kTable;
@@ -34,8 +33,4 @@ struct SchemaObject {
 /// Names of the tables that a relay uses, beside a table of its owner's or with outbox_events.
 [[nodiscard]] std::vector<std::string_view> objects_of_relay(bool with_events);
 
-/// What to do about something that has the name of one of our indexes. `what`: "index
-/// outbox_saga_open is of table app.orders, not of outbox_saga".
-[[nodiscard]] std::string misplaced_index(const std::string& what);
-
-}  // namespace outbox
+}  // namespace outbox::postgres

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/result.h>
@@ -71,6 +72,7 @@ struct OpenWriter {
     std::string user = {};
     std::string application = {};
     std::string state = {};            ///< "idle in transaction"; empty: the role may not see it.
+    std::string_view seen_by = {};     ///< Who may: "a member of ...".
     std::int64_t began_at_us = 0;      ///< 0 likewise.
     std::int64_t statement_at_us = 0;  ///< When its last statement began; likewise.
 };

@@ -566,7 +566,7 @@ std::string describe(const OpenWriter& writer, std::int64_t now_us) {
     std::string text = "pid " + std::to_string(writer.pid) + " (application '" +
                        writer.application + "', user " + writer.user + ")";
     if (writer.state.empty()) {
-        return text + "; since when only a member of pg_read_all_stats may see";
+        return text + "; since when only " + std::string(writer.seen_by) + " may see";
     }
     text += ", " + writer.state + ", begun " + when(writer.began_at_us, now_us);
     if (writer.statement_at_us != 0) {

@@ -1,5 +1,5 @@
-"""Checks that includes go one way (see ARCHITECTURE.md), that the core stays pure and that locks are
-those that the compiler checks.
+"""Checks that includes go one way (see ARCHITECTURE.md), that the middle names no backend, that the
+core stays pure and that locks are those that the compiler checks.
 
 usage: check_includes.py ROOT
 Prints each violation as FILE:LINE: message, and each permission that nothing uses; exits with 1 if
@@ -54,6 +54,18 @@ ALLOWED = {
 }
 BACKENDS = {"databases", "brokers"}
 
+# All else knows no backend by name: neither in its code, nor in its SQL a catalog of one database.
+# Messages and examples may. Names of backends are those of their folders, and of their libraries.
+KNOW_BACKENDS = BACKENDS | {"public", "adapters", "examples"}
+LIBRARIES = {"amqp", "libpq", "librdkafka", "postgresql", "pqxx", "rabbit"}
+# Backends that are called by a word of the middle, of C++ or of Unix.
+WORDS = {"mailbox", "memory", "null", "stdout", "webhook"}
+CATALOG = re.compile(r"\b(?:pg|sqlite)_\w+")
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+COMMENT_OR_TEXT = re.compile(
+    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|R"(?P<tag>\w*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])'""", re.S
+)
+
 # The core has no clock, thread, socket, file or randomness.
 IMPURE_HEADERS = {
     "condition_variable", "cstdio", "ctime", "filesystem", "fstream", "future", "iostream",
@@ -102,6 +114,27 @@ def call_problem(path, line):
             if found:
                 return f"{found.group().rstrip('(')} is for {folder}/{file} to call"
     return None
+
+
+def backends(root):
+    folders = (folder for layer in BACKENDS for folder in (root / "src" / layer).glob("*/"))
+    return {folder.name for folder in folders} - WORDS | LIBRARIES
+
+
+def named_backends(text, names):
+    """(line, message) of each line of a file of the middle that knows a backend."""
+    def blank(match, with_texts):
+        keep = match["comment"] is None and not with_texts
+        return match[0] if keep else re.sub(r"[^\n]", "", match[0])
+
+    code = COMMENT_OR_TEXT.sub(lambda match: blank(match, True), text).splitlines()
+    with_texts = COMMENT_OR_TEXT.sub(lambda match: blank(match, False), text).splitlines()
+    for number, (line, whole) in enumerate(zip(code, with_texts), 1):
+        named = next((word for word in map(str.lower, WORD.findall(line)) if word in names), None)
+        if named:
+            yield number, f"{named} is a backend, which only its folder knows; its descriptor says what is special"
+        elif catalog := CATALOG.search(whole):
+            yield number, f"{catalog[0]} is of one database; its folder has its SQL"
 
 
 def layer_of(path):
@@ -192,6 +225,7 @@ def line_problem(root, path, line):
 
 
 def violations(root):
+    names = backends(root)
     for path, lines in sources(root):
         layer = layer_of(path)[0]
         if layer not in ALLOWED:
@@ -200,6 +234,9 @@ def violations(root):
         for number, line in enumerate(lines, 1):
             found = line_problem(root, path, line)
             if found:
+                yield f"{path}:{number}: {found}"
+        if layer not in KNOW_BACKENDS:
+            for number, found in named_backends("\n".join(lines), names):
                 yield f"{path}:{number}: {found}"
 
 

@@ -13,7 +13,10 @@ CLEAN = {
     "include/outbox/adapters/libpq.h": "#include <libpq-fe.h>\n",
     "src/core/ledger.h": '#include <chrono>\n#include <outbox/event.h>\n#include "core/lanes.h"\n',
     "src/core/lanes.h": "#include <vector>\n#include <xxhash.h>\n",
-    "src/relay/relay.h": '#include <thread>\n#include "core/ledger.h"\n',
+    "src/relay/relay.h": (
+        '#include <thread>\n#include "core/ledger.h"\n// As kafka has it, by pg_locks.\n'
+        'auto example = "postgresql://app@localhost/shop";  // sqlite\nint redistributed, mailbox;\n'
+    ),
     "src/databases/postgres/client.h": '#include <libpq-fe.h>\n#include "core/ledger.h"\n',
     "src/databases/postgres/client.cpp": "auto c = PQconnectStartParams(names, values, 1);\n",
     "src/databases/postgres/source.cpp": '#include "databases/postgres/client.h"\n',
@@ -54,6 +57,11 @@ PLANTED = [
     ("src/mailbox/loop.cpp", "std::random_device random;", "takes time and randomness from"),
     ("src/databases/sqlite/receive/accept.cpp", "\"julianday('now')\"", "takes time and randomness from"),
     ("src/databases/sqlite/saga.cpp", "x(consumer::real_env().clock)", "takes time and randomness from"),
+    ("src/relay/relay.h", "enum class Begins { kAtOnce, kPostgres };", "postgres is a backend"),
+    ("src/relay/relay.h", "auto text = R\"(a\nb)\"; KafkaSink sink;", "kafka is a backend"),
+    ("src/runtime/config.h", "bool is_libpq(const Url& url);", "libpq is a backend"),
+    ("apps/outbox/main.cpp", 'auto sql = "SELECT oid FROM pg_class";', "pg_class is of one database"),
+    ("src/relay/relay.h", 'auto sql = R"(SELECT name\nFROM sqlite_master)";', "sqlite_master is of one database"),
     ("src/helpers/strings.h", "#include <string>", "has no place in the layering"),
 ]
 

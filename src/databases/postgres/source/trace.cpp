@@ -160,6 +160,7 @@ class PostgresTracer final : public EventTracer {
                                .user = rows->string(row, 2),
                                .application = rows->string(row, 3),
                                .state = rows->string(row, 4),
+                               .seen_by = "a member of pg_read_all_stats",
                                .began_at_us = rows->integer(row, 5),
                                .statement_at_us = rows->integer(row, 6)});
         }

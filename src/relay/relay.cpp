@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kTermLook{20};
 constexpr std::int64_t kLostLeaseGraceMs = 200;
 constexpr std::int64_t kMaxOpenWaitMs = 5'000;
+// Longer than any statement and any wait of ours may take.
+constexpr std::int64_t kMaxStandstillUs = 180'000'000;
 // A term that takes longer to begin does not keep others from trying.
 constexpr std::int64_t kMaxOpeningUs = 600'000'000;
 
@@ -143,12 +145,13 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     tell_ghosts(epoch);
     begun();
     epoch_.store(epoch, std::memory_order_relaxed);
+    for (RouteStats* one : stats) one->last_step_us = clock_.boot_us();
     leading_.store(true, std::memory_order_relaxed);
     term.start();
     bool kept = true;
     while (kept && !stop.stop_requested() && !term.over()) {
         loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
-        kept = keep_lease();
+        kept = !stands_still() && keep_lease();
         {
             const core::Lock lock(mutex_);
             database_stats_ = term.database_stats();
@@ -166,6 +169,12 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     term.finish(handing_over ? options_.shutdown_grace_ms : kLostLeaseGraceMs);
     Status error = term.error();
     opened = ErrorInfo{};  // connections and sinks close before another relay may begin
+    // Who leads next has the figures; those of before would raise alarms for ever.
+    for (RouteStats* one : stats) one->end_term();
+    {
+        const core::Lock lock(mutex_);
+        database_stats_ = {};
+    }
     if (kept) lease_.release();
     if (!error.ok() && looks_for_tables(error.error())) return {};
     misses_tables_ = false;
@@ -179,6 +188,23 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         return {};
     }
     return error;
+}
+
+// Where a route's thread hangs for whatever reason, this relay would keep events from every other
+// for as long as it renews its lease.
+bool Relay::stands_still() {
+    const std::int64_t now_us = clock_.boot_us();
+    bool any = false;
+    for (std::size_t i = 0; i < stats_.size(); ++i) {
+        const std::int64_t age_us =
+            now_us - stats_[i]->last_step_us.load(std::memory_order_relaxed);
+        if (age_us < kMaxStandstillUs) continue;
+        any = true;
+        notify_({Note::Level::kError,
+                 "route_hangs",
+                 {{"route", routes_[i].name}, {"seconds", std::to_string(age_us / 1'000'000)}}});
+    }
+    return any;
 }
 
 // Whether the lease is asked first, which knows what to do where all our tables are missing: the

@@ -52,6 +52,7 @@ class Relay {
 
   private:
     Status serve_term(const std::stop_token& stop, std::uint64_t epoch);
+    [[nodiscard]] bool stands_still();
     /// Renews the lease when due. False: it is lost.
     bool keep_lease();
     /// A thread that does so while a term begins; nobody else may until it is joined.

@@ -92,6 +92,18 @@ struct RouteStats {
         const core::Lock lock(mutex_);
         return last_error_;
     }
+    /// Nothing is under way any more, nor known of the destination: what is counted stays, what is
+    /// measured goes. The threads of the term have ended.
+    void end_term() {
+        for (auto* measured : {&queued, &in_flight, &unrecorded, &waiting, &redelivering,
+                               &parts_down, &held_bytes, &stream_lag_bytes, &stream_kept_bytes}) {
+            measured->store(0, std::memory_order_relaxed);
+        }
+        circuit.store(core::Circuit::State::kClosed, std::memory_order_relaxed);
+        set_sink_stats({});
+        set_tenants({});
+        begin_path();
+    }
     /// A route begins, with the table: it did not fall back to it.
     void begin_path() {
         on_stream.store(false, std::memory_order_relaxed);

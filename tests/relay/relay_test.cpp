@@ -288,6 +288,68 @@ TEST_F(RelayTest, ADatabaseThatGivesTheLeaseAloneIsAwayUntilATermBegins) {
     EXPECT_TRUE(running.stop().ok());
 }
 
+TEST_F(RelayTest, WhoDoesNotLeadAnyMoreShowsNothingOfWhatItMeasured) {
+    destination_->set_down(true);
+    Running running(table_, {destination_}, "a");
+    insert(50);
+    const RouteStats& stats = running.relay().stats(0);
+    ASSERT_TRUE(eventually(kDeadline, "it shows the outage", [&] {
+        return stats.circuit.load() != core::Circuit::State::kClosed && stats.queued.load() > 0 &&
+               stats.held_bytes.load() > 0 && running.relay().database_stats().backlog > 0;
+    }));
+    table_.set_slow_start(true);
+    table_.drop_lease();
+    EXPECT_TRUE(eventually(kDeadline, "it shows nothing", [&] {
+        return !running.relay().health().leading && stats.queued.load() == 0 &&
+               stats.held_bytes.load() == 0 && stats.in_flight.load() == 0 &&
+               stats.circuit.load() == core::Circuit::State::kClosed &&
+               running.relay().database_stats().backlog == 0;
+    }));
+    table_.set_slow_start(false);
+    destination_->set_down(false);
+    EXPECT_TRUE(
+        eventually(kDeadline, "the table is empty", [&] { return table_.unfinished() == 0; }));
+    EXPECT_TRUE(running.stop().ok());
+    EXPECT_EQ(stats.published.load(), 50U);
+}
+
+TEST_F(RelayTest, ARouteThatHangsLeavesTheLeaseToAnotherRelay) {
+    RelayOptions options = quick_options("a");
+    options.lease_ttl_ms = 10'000;
+    options.lease_margin_ms = 1'000;
+    options.lease_renew_ms = 1'000;
+    SlowClock clock;
+    table_.set_clock(clock);
+    Running first(table_, {destination_}, options, {}, &clock);
+    insert(10);
+    ASSERT_TRUE(eventually(kDeadline, "a works", [&] { return table_.unfinished() == 0; }));
+    options.owner = "b";
+    Running second(table_, {destination_}, options, {}, &clock);
+    table_.set_hanging_reads(true);
+    // Statements may take that long.
+    for (int s = 0; s < 170; ++s) {
+        const int renewals = table_.renewals();
+        clock.pass(1s);
+        ASSERT_TRUE(
+            eventually(kDeadline, "it is renewed", [&] { return table_.renewals() > renewals; }));
+    }
+    EXPECT_EQ(table_.epoch(), 1U);
+    ASSERT_TRUE(eventually(kDeadline, "b has the lease", [&] {
+        clock.pass(500ms);
+        return table_.owner() == "b";
+    }));
+    EXPECT_EQ(first.said("route_hangs").size(), 1U);
+    insert(10);
+    table_.set_hanging_reads(false);
+    EXPECT_TRUE(eventually(kDeadline, "b works", [&] {
+        clock.pass(5ms);
+        return table_.unfinished() == 0;
+    }));
+    EXPECT_TRUE(first.stop().ok());
+    EXPECT_TRUE(second.stop().ok());
+    EXPECT_EQ(destination_->records().size(), 20U);
+}
+
 TEST_F(RelayTest, AStartThatTakesLongerThanTheLeaseKeepsIt) {
     table_.set_slow_start(true);
     insert(10);

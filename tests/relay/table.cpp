@@ -22,6 +22,7 @@ Status Table::reach() const {
 }
 
 Status Table::reach_reading() {
+    while (hanging_reads_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     while (replaced_ && !lease_forgotten_)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (replaced_.exchange(false)) {
@@ -225,7 +226,9 @@ class TableRecorder final : public spi::Recorder {
     }
     Result<Stats> stats() override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
-        return Stats{};
+        Stats stats;
+        stats.backlog = static_cast<std::int64_t>(table_.unfinished());
+        return stats;
     }
 
   private:

@@ -42,6 +42,8 @@ class Table {
     void set_lease_only(bool lease_only) { lease_only_ = lease_only; }
     /// Terms do not get further than their beginning until this is taken back.
     void set_slow_start(bool slow_start) { slow_start_ = slow_start; }
+    /// Reads do not return until this is taken back.
+    void set_hanging_reads(bool hanging) { hanging_reads_ = hanging; }
     /// What the lease lasts by, instead of the system's time. Before anything is connected.
     void set_clock(const core::Clock& clock) { clock_ = &clock; }
     /// How often an owner has renewed the lease.
@@ -80,6 +82,7 @@ class Table {
     std::atomic<bool> away_{false};
     std::atomic<bool> lease_only_{false};
     std::atomic<bool> slow_start_{false};
+    std::atomic<bool> hanging_reads_{false};
     std::atomic<bool> replaced_{false};
     std::atomic<bool> lease_forgotten_{false};
     std::atomic<int> renewals_{0};

@@ -116,10 +116,13 @@ Result<JournalLine> effect_of(ConsumerOperations::Cells cells) {
     if (cells.size() > 1) line.key = cells[1].value_or("");
     if (cells.size() > 2 && cells[2]) {
         const std::string& text = *cells[2];
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), line.n);
+        std::int64_t n = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
         if (error != std::errc() || end != text.data() + text.size()) {
             return bad_effects("gives '" + text + "' for n, which is no whole number");
         }
+        if (n < 0) return bad_effects("gives '" + text + "' for n, which must not be negative");
+        line.n = n;
     }
     return line;
 }
@@ -200,7 +203,8 @@ std::string_view fault_text(VerifyFault::Kind kind) {
 void print_fault(std::string_view what, const VerifyFault& fault) {
     std::cout << what << ": " << shortened(fault.id, kCauseColumns);
     if (!fault.key.empty()) {
-        std::cout << ", key " << shortened(fault.key, kCauseColumns) << ", n " << fault.n;
+        std::cout << ", key " << shortened(fault.key, kCauseColumns);
+        if (fault.n) std::cout << ", n " << *fault.n;
     }
     if (!fault.consumer.empty()) std::cout << ", at " << to_printable(fault.consumer);
     std::cout << "\n";
@@ -212,7 +216,7 @@ nlohmann::ordered_json json_of(std::string_view what, const std::vector<VerifyFa
         list.push_back({{"kind", what.empty() ? fault_text(fault.kind) : what},
                         {"id", fault.id},
                         {"key", fault.key},
-                        {"n", fault.n},
+                        {"n", fault.n ? nlohmann::ordered_json(*fault.n) : nullptr},
                         {"consumer", fault.consumer}});
     }
     return list;

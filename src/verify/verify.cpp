@@ -57,7 +57,7 @@ Result<JournalLine> parse_journal_line(std::string_view line) {
             (n->is_number_unsigned() && n->get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
             return bad_line("\"n\" must be a whole number");
         out.n = n->get<std::int64_t>();
-        if (out.n < 0) return bad_line("\"n\" must not be negative");
+        if (*out.n < 0) return bad_line("\"n\" must not be negative");
     }
     if (const auto applied = object.find("applied");
         applied != object.end() && !applied->is_null()) {
@@ -186,11 +186,11 @@ void Verifier::check_order(std::uint32_t id, std::uint32_t consumer) {
     const std::uint64_t bit = std::uint64_t{1} << consumer;
     const bool first = (event.seen & bit) == 0;
     event.seen |= bit;
-    if (!first || event.key == TextTable::kNone || event.n == 0) return;
+    if (!first || event.key == TextTable::kNone || !event.n) return;
     auto& highest = highest_n_[consumer];
     if (highest.size() <= event.key) highest.resize(keys_.size());
-    if (event.n >= highest[event.key]) {
-        highest[event.key] = event.n;
+    if (*event.n >= highest[event.key]) {
+        highest[event.key] = *event.n;
     } else if (!event.late) {
         event.late = true;
         keep_fault(VerifyFault::Kind::kOutOfOrder, ++verdict_.out_of_order, id, consumer);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,8 @@ enum class JournalState : std::uint8_t {
 /// One line of a journal, produced or received.
 struct JournalLine {
     std::string id;
-    std::string key;       ///< Empty: no order is promised.
-    std::int64_t n = 0;    ///< Rises by transaction within a key; 0: not said.
+    std::string key;                ///< Empty: no order is promised.
+    std::optional<std::int64_t> n;  ///< Rises by transaction within a key.
     bool applied = false;  ///< Received only: the effect was applied, not dropped as a repeat.
     std::string consumer;  ///< Received only; empty: the file stands for the consumer.
     JournalState state = JournalState::kCommitted;
@@ -57,7 +58,7 @@ struct VerifyFault {
     Kind kind = Kind::kLost;
     std::string id;
     std::string key;
-    std::int64_t n = 0;
+    std::optional<std::int64_t> n;
     std::string consumer;
 };
 
@@ -117,7 +118,7 @@ class Verifier {
         std::uint64_t seen = 0;      ///< One bit per consumer: some line, an intent included.
         std::uint64_t received = 0;  ///< A line that is no intent.
         std::uint64_t applied = 0;
-        std::int64_t n = 0;
+        std::optional<std::int64_t> n;
         std::uint32_t key = TextTable::kNone;
         std::uint16_t dead = 0;
         bool unmatched = false;

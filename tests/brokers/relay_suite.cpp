@@ -24,7 +24,7 @@ constexpr int kKeys = 50;
 std::string journal_of(const std::vector<core::JournalLine>& lines) {
     std::string journal;
     for (const core::JournalLine& line : lines) {
-        nlohmann::json fields{{"id", line.id}, {"key", line.key}, {"n", line.n}};
+        nlohmann::json fields{{"id", line.id}, {"key", line.key}, {"n", line.n.value()}};
         if (line.state == core::JournalState::kIntent) fields["state"] = "intent";
         journal += fields.dump() + "\n";
     }
@@ -37,7 +37,7 @@ std::vector<core::JournalLine> lines_of(const std::vector<Arrived>& arrived) {
         core::JournalLine line;
         line.id = record.id;
         line.key = record.key.value();
-        line.n = nlohmann::json::parse(record.value.value()).at("n");
+        line.n = nlohmann::json::parse(record.value.value()).at("n").get<std::int64_t>();
         lines.push_back(std::move(line));
     }
     return lines;

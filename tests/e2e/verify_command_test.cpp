@@ -72,6 +72,17 @@ TEST_F(VerifyCommand, NamesEachFaultAndFails) {
         EXPECT_NE(finished.out.find(text), std::string::npos) << text << "\n" << finished.out;
 }
 
+TEST_F(VerifyCommand, CountsTheOrderFromZeroToo) {
+    const auto produced = file("p",
+                               "{\"id\":\"a\",\"key\":\"k\",\"n\":0}\n"
+                               "{\"id\":\"b\",\"key\":\"k\",\"n\":1}\n");
+    const Finished finished =
+        verify({"--produced", produced, "--received",
+                file("r", "{\"id\":\"b\",\"applied\":true}\n{\"id\":\"a\",\"applied\":true}\n")});
+    EXPECT_EQ(finished.status.code, kFaultsFound) << finished.out << finished.err;
+    EXPECT_NE(finished.out.find("out of order: a, key k, n 0"), std::string::npos) << finished.out;
+}
+
 TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
     const auto page = folder_ / "orders.prom";
     const auto produced = file("p", kTwoProduced);

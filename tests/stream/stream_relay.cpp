@@ -193,7 +193,8 @@ void StreamRelay::expect_promises(const Load& load, long long max_repeats) {
     EXPECT_EQ(verdict->lost, 0);
     for (const core::VerifyFault& fault : verifier.faults()) {
         ADD_FAILURE() << "fault " << static_cast<int>(fault.kind) << ": event " << fault.id
-                      << ", key " << fault.key << ", n " << fault.n << "; the database is at n = "
+                      << ", key " << fault.key << ", n " << fault.n.value_or(-1)
+                      << "; the database is at n = "
                       << Pg(url_).value("SELECT n FROM load_rows WHERE key = '" + fault.key + "'");
     }
     EXPECT_EQ(verdict->ghosts, 0);

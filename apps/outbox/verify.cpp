@@ -196,6 +196,8 @@ std::string_view fault_text(VerifyFault::Kind kind) {
             return "out of order";
         case VerifyFault::Kind::kRepeatApplied:
             return "repeat applied";
+        case VerifyFault::Kind::kNeverApplied:
+            return "never applied";
     }
     return "";
 }
@@ -231,17 +233,19 @@ void print_text(const Report& report) {
     for (const VerifyFault& fault : report.faults) print_fault(fault_text(fault.kind), fault);
     for (const VerifyFault& one : report.excused) print_fault("excused", one);
     if (report.verdict.excused > 0) {
-        std::cout << report.verdict.excused
-                  << " missing at a consumer and not counted as lost, for dead letters of the "
-                     "same events. A letter says its route (outbox dead show ID) and not which "
-                     "consumer that feeds: one of another route hides a loss\n";
+        std::cout
+            << report.verdict.excused
+            << " missing or never applied at a consumer and not counted, for dead letters of the "
+               "same events. A letter says its route (outbox dead show ID) and not which "
+               "consumer that feeds: one of another route hides a loss\n";
     }
     const Verdict& verdict = report.verdict;
     std::cout << "lost " << verdict.lost << ", ghosts " << verdict.ghosts << ", out of order "
               << verdict.out_of_order << ", repeats applied " << verdict.repeats_applied
-              << ", dead letters " << verdict.dead_letters << " (" << verdict.produced
-              << " events produced, " << verdict.received << " lines received, " << verdict.repeats
-              << " of them repeats, " << verdict.uncertain << " events uncertain"
+              << ", never applied " << verdict.never_applied << ", dead letters "
+              << verdict.dead_letters << " (" << verdict.produced << " events produced, "
+              << verdict.received << " lines received, " << verdict.repeats << " of them repeats, "
+              << verdict.uncertain << " events uncertain"
               << (verdict.excused > 0 ? ", " + std::to_string(verdict.excused) + " excused" : "")
               << ")\n";
 }
@@ -260,6 +264,7 @@ void print_json(const Report& report) {
                                      {"ghosts", verdict.ghosts},
                                      {"out_of_order", verdict.out_of_order},
                                      {"repeats_applied", verdict.repeats_applied},
+                                     {"never_applied", verdict.never_applied},
                                      {"dead_letters", verdict.dead_letters},
                                      {"repeats", verdict.repeats},
                                      {"produced", verdict.produced},
@@ -285,8 +290,11 @@ Status write_textfile(const std::string& path, const std::string& produced,
     gauge("ghosts", "Events that were received and never committed.", verdict.ghosts);
     gauge("out_of_order", "Events received after a later one of their key.", verdict.out_of_order);
     gauge("repeats_applied", "Events applied more than once.", verdict.repeats_applied);
+    gauge("never_applied", "Events dropped as repeats by a consumer that did not apply them.",
+          verdict.never_applied);
     gauge("dead_letters", "Events given up on.", verdict.dead_letters);
-    gauge("excused", "Events missing at a consumer and not lost, for a dead letter of some route.",
+    gauge("excused",
+          "Events missing or never applied at a consumer, for a dead letter of some route.",
           verdict.excused);
     gauge("produced", "Events that were committed.", verdict.produced);
     gauge("time_seconds", "When this was found, since 1970.",

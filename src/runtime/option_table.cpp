@@ -298,6 +298,7 @@ constexpr std::array kCommands{
         kVerify, "verify", "prove that nothing was lost, repeated or reordered",
         "Compares what producers committed with what consumers received and applied. Both are "
         "journals of JSON lines: id, key, n (rises within a key), and for consumers applied "
+        "(false: dropped as a repeat, a fault where nothing of that consumer applied it) "
         "and consumer; a line with \"state\":\"intent\" says that the event may or may not be "
         "there, \"rolled_back\" that it is not. With --db, an event with a dead letter may be "
         "missing at as many consumers as it has letters, where no route took it at all, and is "

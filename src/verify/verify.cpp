@@ -177,7 +177,12 @@ Status Verifier::received(const JournalLine& line) {
         keep_fault(VerifyFault::Kind::kGhost, ++verdict_.ghosts, id, *consumer);
     }
     check_order(id, *consumer);
-    if (line.state == JournalState::kCommitted) check_repeat(id, *consumer, line.applied);
+    if (line.state == JournalState::kIntent || !line.applied) {
+        items_[id].maybe_applied |= std::uint64_t{1} << *consumer;
+    }
+    if (line.state == JournalState::kCommitted) {
+        check_repeat(id, *consumer, line.applied.value_or(false));
+    }
     return {};
 }
 
@@ -230,23 +235,31 @@ Result<Verdict> Verifier::finish() {
 }
 
 void Verifier::check_lost(std::uint32_t id, std::uint64_t all_consumers) {
-    if (items_[id].unmatched) return;
-    const std::uint64_t missing = all_consumers & ~items_[id].seen;
+    const Item& event = items_[id];
+    if (event.unmatched) return;
+    const std::uint64_t missing = all_consumers & ~event.seen;
+    const std::uint64_t dropped = event.received & ~event.applied & ~event.maybe_applied;
     // A dead letter says which route gave up, not which consumer that route feeds: each one
     // excuses one consumer.
-    const int unexcused = std::popcount(missing) - items_[id].dead;
-    const bool nobody_there = all_consumers == 0 && items_[id].dead == 0;
-    if (unexcused <= 0 && !nobody_there) {
-        if (missing != 0 && ++verdict_.excused <= kMaxFaultsKept) {
-            for (std::uint64_t left = missing; left != 0; left &= left - 1) {
-                excused_.push_back(fault_of(VerifyFault::Kind::kLost, id,
-                                            static_cast<std::uint32_t>(std::countr_zero(left))));
-            }
-        }
-        return;
+    const int unexcused = std::popcount(missing) - event.dead;
+    const bool nobody_there = all_consumers == 0 && event.dead == 0;
+    const bool lost = unexcused > 0 || nobody_there;
+    if (lost) {
+        const auto consumer = static_cast<std::uint32_t>(std::countr_zero(missing));
+        keep_fault(VerifyFault::Kind::kLost, ++verdict_.lost, id, consumer);
     }
-    const auto consumer = static_cast<std::uint32_t>(std::countr_zero(missing));
-    keep_fault(VerifyFault::Kind::kLost, ++verdict_.lost, id, consumer);
+    const bool never_applied = std::popcount(dropped) > std::max(0, -unexcused);
+    if (never_applied) {
+        const auto consumer = static_cast<std::uint32_t>(std::countr_zero(dropped));
+        keep_fault(VerifyFault::Kind::kNeverApplied, ++verdict_.never_applied, id, consumer);
+    }
+    const std::uint64_t excused = (lost ? 0 : missing) | (never_applied ? 0 : dropped);
+    if (excused == 0 || ++verdict_.excused > kMaxFaultsKept) return;
+    for (std::uint64_t left = excused; left != 0; left &= left - 1) {
+        const auto kind = (missing & left & -left) != 0 ? VerifyFault::Kind::kLost
+                                                        : VerifyFault::Kind::kNeverApplied;
+        excused_.push_back(fault_of(kind, id, static_cast<std::uint32_t>(std::countr_zero(left))));
+    }
 }
 
 void Verifier::keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,

@@ -24,7 +24,8 @@ struct JournalLine {
     std::string id;
     std::string key;                ///< Empty: no order is promised.
     std::optional<std::int64_t> n;  ///< Rises by transaction within a key.
-    bool applied = false;  ///< Received only: the effect was applied, not dropped as a repeat.
+    /// Received only: the effect was applied, or dropped as a repeat.
+    std::optional<bool> applied;
     std::string consumer;  ///< Received only; empty: the file stands for the consumer.
     JournalState state = JournalState::kCommitted;
 };
@@ -39,8 +40,10 @@ struct Verdict {
     std::int64_t ghosts = 0;           ///< Received, but never committed.
     std::int64_t out_of_order = 0;     ///< First received after a later one of the same key.
     std::int64_t repeats_applied = 0;  ///< Applied more than once by one consumer.
+    std::int64_t never_applied = 0;    ///< Committed, not dead, dropped by a consumer as a repeat
+                                       ///< of what it did not apply.
     std::int64_t dead_letters = 0;     ///< Given up on, counted once for each route.
-    std::int64_t excused = 0;          ///< Committed and missing at a consumer, for which some
+    std::int64_t excused = 0;          ///< Committed, missing or dropped at a consumer, and some
                                        ///< route's dead letter was taken, of whichever route.
     std::int64_t repeats = 0;          ///< Lines that repeat an event at the same consumer.
     std::int64_t produced = 0;         ///< Committed events.
@@ -48,13 +51,14 @@ struct Verdict {
     std::int64_t uncertain = 0;        ///< Events known at some place only by an intent.
 
     [[nodiscard]] bool ok() const {
-        return lost == 0 && ghosts == 0 && out_of_order == 0 && repeats_applied == 0;
+        return lost == 0 && ghosts == 0 && out_of_order == 0 && repeats_applied == 0 &&
+               never_applied == 0;
     }
 };
 
 /// One event at fault, for the report.
 struct VerifyFault {
-    enum class Kind : std::uint8_t { kLost, kGhost, kOutOfOrder, kRepeatApplied };
+    enum class Kind : std::uint8_t { kLost, kGhost, kOutOfOrder, kRepeatApplied, kNeverApplied };
     Kind kind = Kind::kLost;
     std::string id;
     std::string key;
@@ -86,7 +90,7 @@ class TextTable {
 
 /// Compares what producers committed with what consumers saw. Feed every produced line, then the
 /// dead letters, then the received files one after the other, each in file order; then `finish`.
-/// Takes about 150 bytes for each distinct event. Not thread-safe.
+/// Takes about 180 bytes for each distinct event. Not thread-safe.
 class Verifier {
   public:
     static constexpr std::size_t kMaxConsumers = 64;
@@ -118,6 +122,7 @@ class Verifier {
         std::uint64_t seen = 0;      ///< One bit per consumer: some line, an intent included.
         std::uint64_t received = 0;  ///< A line that is no intent.
         std::uint64_t applied = 0;
+        std::uint64_t maybe_applied = 0;  ///< An intent, or a line that does not say.
         std::optional<std::int64_t> n;
         std::uint32_t key = TextTable::kNone;
         std::uint16_t dead = 0;

@@ -224,6 +224,59 @@ RC_GTEST_PROP(Verify, AConsumerThatDiedAfterItsIntentHasNotLostTheEvent, ()) {
     RC_ASSERT(verify(history).verdict.ok());
 }
 
+RC_GTEST_PROP(Verify, FindsAnEventThatAConsumerOnlyEverDropped, ()) {
+    History history = faultless_history();
+    const std::string victim = history.produced[any_index(history.produced)].id;
+    auto& lines = any_consumer(history);
+    const auto drop = [&](std::optional<bool> applied) {
+        for (JournalLine& seen : lines)
+            if (seen.id == victim) seen.applied = applied;
+    };
+    drop(false);
+    const Outcome outcome = verify(history);
+    RC_ASSERT(outcome.verdict.never_applied == 1);
+    RC_ASSERT(!outcome.verdict.ok());
+    RC_ASSERT(outcome.verdict.lost == 0);
+    RC_ASSERT(outcome.faults.size() == 1U);
+    RC_ASSERT(outcome.faults[0].id == victim);
+    // The consumer gave it up: its letter is what later repeats are repeats of.
+    const Verdict dead = verify(history, {victim}).verdict;
+    RC_ASSERT(dead.ok());
+    RC_ASSERT(dead.excused == 1);
+    // A consumer that does not say what it did has said nothing wrong.
+    drop(std::nullopt);
+    RC_ASSERT(verify(history).verdict.ok());
+}
+
+// One letter is for one consumer.
+TEST(Verify, ALetterExcusesALossOrADropNotBoth) {
+    Verifier verifier;
+    verifier.produced(line("a", "k", 1, false)).or_throw();
+    verifier.dead_letter("a");
+    verifier.begin_received("lost").or_throw();
+    verifier.begin_received("dropped").or_throw();
+    verifier.received(line("a", "k", 1, false)).or_throw();
+    const Verdict verdict = verifier.finish().value_or_throw();
+    EXPECT_EQ(verdict.lost, 0);
+    EXPECT_EQ(verdict.excused, 1);
+    EXPECT_EQ(verdict.never_applied, 1);
+    ASSERT_EQ(verifier.faults().size(), 1U);
+    EXPECT_EQ(verifier.faults()[0].consumer, "dropped");
+}
+
+// The process died behind its commit: what came again was a repeat of that.
+TEST(Verify, AnIntentMayBeWhatALaterRepeatIsOf) {
+    Verifier verifier;
+    verifier.produced(line("a", "k", 1, false)).or_throw();
+    verifier.begin_received("here").or_throw();
+    JournalLine intent = line("a", "k", 1, false);
+    intent.applied.reset();
+    intent.state = JournalState::kIntent;
+    verifier.received(intent).or_throw();
+    verifier.received(line("a", "k", 1, false)).or_throw();
+    EXPECT_TRUE(verifier.finish().value_or_throw().ok());
+}
+
 TEST(Verify, WhatHasNoNIsInNoOrder) {
     Verifier verifier;
     JournalLine unsaid = line("b", "k", 0, true);
@@ -301,7 +354,7 @@ TEST(JournalLine, ReadsAllFields) {
     EXPECT_EQ(parsed->id, "i");
     EXPECT_EQ(parsed->key, "k");
     EXPECT_EQ(parsed->n, 7);
-    EXPECT_TRUE(parsed->applied);
+    EXPECT_EQ(parsed->applied, true);
     EXPECT_EQ(parsed->consumer, "c");
     EXPECT_EQ(parsed->state, JournalState::kIntent);
 }
@@ -310,7 +363,7 @@ TEST(JournalLine, ALineWithOnlyAnIdIsACommittedEvent) {
     const auto parsed = parse_journal_line(R"({"id":"i"})");
     ASSERT_TRUE(parsed.ok());
     EXPECT_EQ(parsed->state, JournalState::kCommitted);
-    EXPECT_FALSE(parsed->applied);
+    EXPECT_EQ(parsed->applied, std::nullopt);
     EXPECT_EQ(parsed->n, std::nullopt);
 }
 

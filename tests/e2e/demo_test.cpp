@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr const char* kProofs =
-    "\nlost 0, ghosts 0, out of order 0, repeats applied 0, dead letters 1 ";
+    "\nlost 0, ghosts 0, out of order 0, repeats applied 0, never applied 0, dead letters 1 ";
 
 ProcessOptions demo(const TemporaryFolder& folder, const std::vector<std::string>& arguments = {}) {
     std::vector<std::string> command{"/usr/bin/python3", "-B", DEMO, PROGRAMS};

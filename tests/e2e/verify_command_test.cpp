@@ -47,9 +47,11 @@ TEST_F(VerifyCommand, AcceptsACleanHistoryOfSeveralFiles) {
     const Finished finished = verify({"--produced", file("p", kTwoProduced), more, "--received",
                                       file("r1", seen), file("r2", seen)});
     EXPECT_EQ(finished.status.code, 0) << finished.err;
-    EXPECT_TRUE(last_line(finished.out)
-                    .starts_with("lost 0, ghosts 0, out of order 0, repeats applied 0, "
-                                 "dead letters 0 (3 events produced, 8 lines received, 2 of them"))
+    EXPECT_TRUE(
+        last_line(finished.out)
+            .starts_with(
+                "lost 0, ghosts 0, out of order 0, repeats applied 0, "
+                "never applied 0, dead letters 0 (3 events produced, 8 lines received, 2 of them"))
         << finished.out;
 }
 
@@ -65,11 +67,28 @@ TEST_F(VerifyCommand, NamesEachFaultAndFails) {
     EXPECT_EQ(finished.status.code, kFaultsFound);
     EXPECT_TRUE(last_line(finished.out)
                     .starts_with("lost 1, ghosts 1, out of order 1, repeats applied 1, "
-                                 "dead letters 0 "))
+                                 "never applied 0, dead letters 0 "))
         << finished.out;
     for (const char* text :
          {"lost: c, key k, n 3", "ghost: x", "out of order: a, key k, n 1", "repeat applied: b"})
         EXPECT_NE(finished.out.find(text), std::string::npos) << text << "\n" << finished.out;
+}
+
+TEST_F(VerifyCommand, WhatWasOnlyEverDroppedAsARepeatIsAFault) {
+    const auto produced = file("p", kTwoProduced);
+    const auto received = file("r",
+                               "{\"id\":\"a\",\"applied\":false}\n"
+                               "{\"id\":\"b\",\"applied\":true}\n");
+    const Finished finished = verify({"--produced", produced, "--received", received});
+    EXPECT_EQ(finished.status.code, kFaultsFound) << finished.out << finished.err;
+    EXPECT_NE(finished.out.find("never applied: a, key k, n 1, at " + received), std::string::npos)
+        << finished.out;
+    EXPECT_TRUE(last_line(finished.out)
+                    .starts_with("lost 0, ghosts 0, out of order 0, repeats applied 0, "
+                                 "never applied 1, dead letters 0 "))
+        << finished.out;
+    const Finished json = verify({"--json", "--produced", produced, "--received", received});
+    EXPECT_EQ(nlohmann::json::parse(json.out).at("never_applied"), 1) << json.out;
 }
 
 TEST_F(VerifyCommand, CountsTheOrderFromZeroToo) {
@@ -96,6 +115,7 @@ TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
     EXPECT_NE(text.str().find("outbox_verify_lost{produced=\"" + produced + "\"} 1\n"),
               std::string::npos)
         << text.str();
+    EXPECT_NE(text.str().find("outbox_verify_never_applied{"), std::string::npos);
     EXPECT_NE(text.str().find("outbox_verify_excused{"), std::string::npos);
     EXPECT_NE(text.str().find("outbox_verify_time_seconds{"), std::string::npos);
     EXPECT_FALSE(std::filesystem::exists(page.string() + ".tmp"));
@@ -171,7 +191,7 @@ TEST_F(VerifyCommand, CountsDeadLettersOfTheDatabaseInsteadOfLosses) {
         << finished.out;
     EXPECT_TRUE(last_line(finished.out)
                     .starts_with("lost 0, ghosts 0, out of order 0, repeats applied 0, "
-                                 "dead letters 1 "))
+                                 "never applied 0, dead letters 1 "))
         << finished.out;
     EXPECT_NE(finished.out.find("excused: b, key k, n 2, at " + files.back()), std::string::npos)
         << finished.out;

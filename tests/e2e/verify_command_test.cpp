@@ -102,6 +102,18 @@ TEST_F(VerifyCommand, CountsTheOrderFromZeroToo) {
     EXPECT_NE(finished.out.find("out of order: a, key k, n 0"), std::string::npos) << finished.out;
 }
 
+TEST_F(VerifyCommand, ProvesNothingFromJournalsWithoutAnEvent) {
+    const auto page = (folder_ / "orders.prom").string();
+    const auto empty = file("empty", "");
+    const Finished finished =
+        verify({"--produced", empty, "--received", empty, "--textfile", page});
+    EXPECT_EQ(finished.status.code, kUnusableInput) << finished.out;
+    EXPECT_NE(finished.err.find("--produced: names no event"), std::string::npos) << finished.err;
+    EXPECT_FALSE(std::filesystem::exists(page));
+    const auto full = file("full", kTwoProduced);
+    EXPECT_EQ(verify({"--produced", empty, full, "--received", full}).status.code, 0);
+}
+
 TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
     const auto page = folder_ / "orders.prom";
     const auto produced = file("p", kTwoProduced);

@@ -30,7 +30,7 @@ def of_page(text):
 def of_verify(outbox):
     with tempfile.TemporaryDirectory(prefix="outbox-names-") as folder:
         place = pathlib.Path(folder)
-        (place / "journal").write_text("")
+        (place / "journal").write_text('{"id":"1"}\n')
         subprocess.run([outbox, "verify", "--produced", place / "journal", "--received", place / "journal",
                         "--textfile", place / "verify.prom"], check=True, stdout=subprocess.DEVNULL)
         return of_page((place / "verify.prom").read_text())

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <set>
 
 #include "core/suggest.h"
 
@@ -127,7 +128,9 @@ class BackendOptionReader {
     explicit BackendOptionReader(const OptionScope& scope)
         : scope_(scope), values_(scope.options) {}
 
-    Status add(std::string_view name, const std::string& value) {
+    /// `seen`: what the same place gave before. One of two values would be passed over without a
+    /// word, where a name stands with its prefix and without.
+    Status add(std::string_view name, const std::string& value, std::set<std::string>& seen) {
         while (!scope_.prefix.empty() && name.starts_with(scope_.prefix)) {
             name.remove_prefix(scope_.prefix.size());
         }
@@ -136,6 +139,10 @@ class BackendOptionReader {
         if (const std::string wrong = complaint(*option, value); !wrong.empty()) {
             return option_error(std::string(scope_.prefix) + std::string(name) + " is '" + value +
                                 "'; " + wrong);
+        }
+        if (!seen.emplace(name).second && !option->repeatable) {
+            return option_error(std::string(scope_.who) + " is given '" + std::string(name) +
+                                "' twice; leave one of them out");
         }
         std::vector<std::string>& values = values_.values_[std::string(name)];
         if (!option->repeatable) values.clear();
@@ -163,11 +170,13 @@ Result<BackendValues> read_backend_options(
     const OptionScope& scope, const std::vector<std::pair<std::string, std::string>>& query,
     const std::map<std::string, std::string>& table) {
     BackendOptionReader reader(scope);
+    std::set<std::string> of_query;
     for (const auto& [name, value] : query) {
-        if (Status added = reader.add(name, value); !added.ok()) return added.error();
+        if (Status added = reader.add(name, value, of_query); !added.ok()) return added.error();
     }
+    std::set<std::string> of_table;
     for (const auto& [name, value] : table) {
-        if (Status added = reader.add(name, value); !added.ok()) return added.error();
+        if (Status added = reader.add(name, value, of_table); !added.ok()) return added.error();
     }
     if (Status ended = reader.end(); !ended.ok()) return ended.error();
     return std::move(reader).values();

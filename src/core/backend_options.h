@@ -86,7 +86,8 @@ class BackendValues {
 
 /// The options of a URL's query, and over them those of a table. Errors: kConfigInvalid/stop for
 /// one that is not declared (with the closest one that is), a value of another type or out of
-/// range, and a required one that is missing; the first of them, without secrets.
+/// range, one that is given twice in one place, and a required one that is missing; the first of
+/// them, without secrets.
 [[nodiscard]] Result<BackendValues> read_backend_options(
     const OptionScope& scope, const std::vector<std::pair<std::string, std::string>>& query,
     const std::map<std::string, std::string>& table);

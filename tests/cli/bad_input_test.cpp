@@ -266,6 +266,12 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
                    kUsage, "did you mean 'cloudevents'");
 }
 
+TEST_F(BadInput, AnOptionOfADestinationThatIsGivenTwiceIsRefused) {
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to",
+                    "redis://127.0.0.1:1?dedup_window=20000&redis.dedup_window=10001"},
+                   kUsage, "given 'dedup_window' twice");
+}
+
 TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {
     for (const auto& [to, bad] : {std::pair("nats://127.0.0.1:1", "orders.*"),
                                   {"mqtt://127.0.0.1:1", "orders/#"},

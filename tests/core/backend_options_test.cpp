@@ -92,6 +92,18 @@ TEST(BackendOptions, AValueOfAnotherTypeOrOutOfRangeIsRefused) {
     EXPECT_EQ(refusal({{"max_len", "0"}}), "parrot.max_len is '0'; it is a number from 1");
 }
 
+TEST(BackendOptions, OneThatIsGivenTwiceInOnePlaceIsRefusedWithAndWithoutItsPrefix) {
+    const std::string twice = "Parrot is given 'wait_ms' twice; leave one of them out";
+    EXPECT_EQ(refusal({{"wait_ms", "2"}, {"parrot.wait_ms", "1"}}), twice);
+    EXPECT_EQ(refusal({{"parrot.wait_ms", "1"}, {"wait_ms", "1"}}), twice);
+    EXPECT_EQ(refusal({{"wait_ms", "1"}, {"wait_ms", "1"}}), twice);
+    const auto table = read({}, {{"wait_ms", "2"}, {"parrot.wait_ms", "1"}});
+    ASSERT_FALSE(table.ok());
+    EXPECT_EQ(table.error().message, twice);
+    const auto values = read({{"owner", "a"}, {"parrot.owner", "b"}}).value_or_throw();
+    EXPECT_THAT(values.list("owner"), ElementsAre("a", "b"));
+}
+
 TEST(BackendOptions, ARequiredOneHasAValueThatIsNotEmpty) {
     for (const Query& query : {Query{}, Query{{"key", ""}}}) {
         EXPECT_EQ(refusal(query, kNeeds), "Parrot needs the option key: made by `make-key`");

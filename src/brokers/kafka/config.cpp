@@ -5,6 +5,7 @@
 #include <charconv>
 #include <librdkafka/rdkafka.h>
 #include <memory>
+#include <set>
 
 #include "core/url.h"
 
@@ -72,7 +73,9 @@ bool known_to_librdkafka(std::string_view name) {
                              sizeof error) != RD_KAFKA_CONF_UNKNOWN;
 }
 
-Status add_option(std::string_view name, const std::string& value, KafkaConfig& config) {
+/// `seen`: what the same place gave before.
+Status add_option(std::string_view name, const std::string& value, std::set<std::string>& seen,
+                  KafkaConfig& config) {
     // Under [route.kafka], too, as our errors write it.
     while (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
     for (const RefusedOption& refused : kRefused) {
@@ -86,6 +89,9 @@ Status add_option(std::string_view name, const std::string& value, KafkaConfig& 
     // Two names of one option would be set in the order of their names, not the user's.
     if (name == "queue.buffering.max.ms") name = "linger.ms";
     if (name == "compression.codec") name = "compression.type";
+    if (!seen.emplace(name).second) {
+        return invalid("kafka." + std::string(name) + " is given twice; leave one of them out");
+    }
     config.options[std::string(name)] = value;
     return {};
 }
@@ -117,6 +123,7 @@ Result<KafkaConfig> make_config(std::string_view url,
     KafkaConfig config;
     config.bootstrap_servers = parsed->authority;
     std::string_view secret;
+    std::set<std::string> of_query;
     for (const auto& [name, value] : parsed->query) {
         // It may be the rest of the secret, and must not be printed.
         if (!secret.empty() && !known_to_librdkafka(name)) {
@@ -125,12 +132,13 @@ Result<KafkaConfig> make_config(std::string_view url,
                            "%26");
         }
         if (is_secret(name)) secret = name;
-        if (const Status added = add_option(name, value, config); !added.ok()) {
+        if (const Status added = add_option(name, value, of_query, config); !added.ok()) {
             return added.error();
         }
     }
+    std::set<std::string> of_table;
     for (const auto& [name, value] : options) {
-        if (const Status added = add_option(name, value, config); !added.ok()) {
+        if (const Status added = add_option(name, value, of_table, config); !added.ok()) {
             return added.error();
         }
     }

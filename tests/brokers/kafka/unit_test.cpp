@@ -26,6 +26,19 @@ TEST(KafkaConfig, TakesBrokersFromTheUrlAndOptionsFromBothPlaces) {
     EXPECT_TRUE(compresses(*config));
 }
 
+TEST(KafkaConfig, AnOptionThatIsGivenTwiceInOnePlaceIsRefusedWhateverItIsCalledThere) {
+    const auto refusal = [](std::string_view url, const std::map<std::string, std::string>& table) {
+        const auto config = make_config(url, table);
+        return config.ok() ? std::string("taken") : config.error().message;
+    };
+    const std::string twice = "kafka.linger.ms is given twice; leave one of them out";
+    EXPECT_EQ(refusal("kafka://a:1?linger.ms=5&kafka.linger.ms=6", {}), twice);
+    EXPECT_EQ(refusal("kafka://a:1?linger.ms=5&queue.buffering.max.ms=6", {}), twice);
+    EXPECT_EQ(refusal("kafka://a:1", {{"linger.ms", "5"}, {"kafka.linger.ms", "6"}}), twice);
+    // The table is over the URL.
+    EXPECT_EQ(refusal("kafka://a:1?linger.ms=5", {{"linger.ms", "6"}}), "taken");
+}
+
 TEST(KafkaConfig, KeepsThePromisesInTheSettings) {
     const auto settings = librdkafka_settings(make_config("kafka://a:1", {}).value_or_throw(), 9);
     EXPECT_EQ(settings.at("acks"), "all");
@@ -71,7 +84,7 @@ TEST(KafkaConfig, PrintsNothingThatMayBeTheRestOfASecret) {
                   "write an & in a value as %26");
     }
     for (const char* known : {"kafka.linger.ms=5", "client.id=a", "compression.codec=gzip",
-                              "message.timeout.ms=1", "sasl.password=b"}) {
+                              "message.timeout.ms=1", "sasl.username=b"}) {
         const auto config = make_config("kafka://a:1?sasl.password=a&" + std::string(known), {});
         EXPECT_TRUE(config.ok() || config.error().code == ErrorCode::kGuaranteeRefused) << known;
     }

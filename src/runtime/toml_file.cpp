@@ -165,8 +165,12 @@ class Reader {
             } else if (const auto* flag = item.as_boolean()) {
                 texts.emplace_back(flag->get() ? "true" : "false");
             } else {
-                fail(place(item.source()),
-                     std::string(key) + " must be a " + (number_wanted ? "whole number" : "text"));
+                // A destination's options are typed by the destination.
+                const char* wanted = number_wanted ? "whole number"
+                                     : item.is_floating_point()
+                                         ? "whole number, or a text in quotes"
+                                         : "text";
+                fail(place(item.source()), std::string(key) + " must be a " + wanted);
             }
         };
         if (const auto* list = node.as_array()) {

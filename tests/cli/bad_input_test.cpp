@@ -272,6 +272,28 @@ TEST_F(BadInput, AnOptionOfADestinationThatIsGivenTwiceIsRefused) {
                    kUsage, "given 'dedup_window' twice");
 }
 
+TEST_F(BadInput, WhatADestinationWithoutOptionsWouldNotReadIsRefused) {
+    for (const auto& [to, message] :
+         {std::pair("null:?x=y", "null: has no option 'x'; there are none"),
+          {"stdout:?x=y", "stdout: has no option 'x'; there are none"},
+          {"stdout:hunter2", "write 'stdout:' with nothing behind it"},
+          {"null://hunter2", "write 'null:' with nothing behind it"},
+          {"null://hunter2@", "write 'null:' with nothing behind it"}}) {
+        const Finished ended = outbox_.run({"relay", "--from", "sqlite:///x", "--to", to});
+        EXPECT_EQ(ended.status, (ExitStatus{kUsage, 0})) << to << ": " << ended.err;
+        EXPECT_THAT(ended.err, HasSubstr(message));
+        EXPECT_THAT(ended.err, Not(HasSubstr("hunter2")));
+    }
+}
+
+TEST_F(BadInput, AFractionIsToldAsWhatIsWantedInItsPlace) {
+    outbox_.write("outbox.toml",
+                  "[[route]]\nname = \"a\"\nto = \"redis://127.0.0.1:1\"\n[route.redis]\n"
+                  "dedup_window = 2.5\n");
+    expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage,
+                   "dedup_window must be a whole number, or a text in quotes");
+}
+
 TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {
     for (const auto& [to, bad] : {std::pair("nats://127.0.0.1:1", "orders.*"),
                                   {"mqtt://127.0.0.1:1", "orders/#"},

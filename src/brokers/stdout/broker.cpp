@@ -1,7 +1,6 @@
-#include "backend/broker.h"
-
 #include <array>
 
+#include "backend/bare.h"
 #include "brokers/stdout/sink.h"
 
 namespace outbox {
@@ -9,7 +8,8 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kSchemes{"stdout"};
 
-Result<std::unique_ptr<spi::Sink>> make(const Destination& /*destination*/) {
+Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
+    if (Status bare = check_bare(destination, "stdout"); !bare.ok()) return bare.error();
     return std::unique_ptr<spi::Sink>(new stdout_::StdoutSink);
 }
 

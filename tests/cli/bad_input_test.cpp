@@ -266,12 +266,6 @@ TEST_F(BadInput, OptionsOfAFormatThatAreWrongOrOnAnotherRouteAreRefused) {
                    kUsage, "did you mean 'cloudevents'");
 }
 
-TEST_F(BadInput, AnOptionOfADestinationThatIsGivenTwiceIsRefused) {
-    expect_refusal({"relay", "--from", "sqlite:///x", "--to",
-                    "redis://127.0.0.1:1?dedup_window=20000&redis.dedup_window=10001"},
-                   kUsage, "given 'dedup_window' twice");
-}
-
 TEST_F(BadInput, WhatADestinationWithoutOptionsWouldNotReadIsRefused) {
     for (const auto& [to, message] :
          {std::pair("null:?x=y", "null: has no option 'x'; there are none"),
@@ -292,6 +286,27 @@ TEST_F(BadInput, AFractionIsToldAsWhatIsWantedInItsPlace) {
                   "dedup_window = 2.5\n");
     expect_refusal({"relay", "--from", "sqlite:///x"}, kUsage,
                    "dedup_window must be a whole number, or a text in quotes");
+}
+
+TEST_F(BadInput, AnOptionOfADestinationThatIsGivenTwiceIsRefused) {
+    expect_refusal({"relay", "--from", "sqlite:///x", "--to",
+                    "redis://127.0.0.1:1?dedup_window=20000&redis.dedup_window=10001"},
+                   kUsage, "given 'dedup_window' twice");
+}
+
+TEST_F(BadInput, ADatabaseThatTakesNoWritesIsNotTakenForAStandby) {
+    const std::string url = migrated();
+    Pg db(url);
+    db.exec("ALTER DATABASE " + db.value("SELECT current_database()") +
+            " SET default_transaction_read_only = on");
+    for (const std::string check : {"", "--check"}) {
+        std::vector<std::string> words{"relay", "--from", url, "--to", "null:", "--admin", "off"};
+        if (!check.empty()) words.push_back(check);
+        const Finished ended = outbox_.run(words);
+        EXPECT_NE(ended.status.code, 0);
+        EXPECT_THAT(ended.out + ended.err, HasSubstr("default_transaction_read_only is on"));
+        EXPECT_THAT(ended.out + ended.err, Not(HasSubstr("standby")));
+    }
 }
 
 TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {

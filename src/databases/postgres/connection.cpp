@@ -57,7 +57,10 @@ constexpr const char* kSession =
     "pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)";
 
 ErrorContext context_of(const Client& client) {
-    return {client.user(), client.database(), client.host()};
+    ErrorContext context{client.user(), client.database(), client.host(), {}};
+    const char* standby = PQparameterStatus(client.handle(), "in_hot_standby");
+    if (standby != nullptr) context.standby = std::string_view(standby) == "on";
+    return context;
 }
 
 ErrorInfo connect_error(const Client& client, int timeout_s) {

@@ -23,7 +23,8 @@ enum class Kind : std::uint8_t {
     kOutage,    // the server alone, whatever the rows
 };
 
-/// What a role does about it. `remedy`: {user}, {database}, {host} are filled in for the relay.
+/// What a role does about it. `remedy`: {user}, {database}, {host} and {why_read_only} are filled
+/// in for the relay.
 struct Answer {
     Advice advice;
     std::string_view remedy;
@@ -92,6 +93,14 @@ constexpr std::string_view kAsAWhole = "Run the whole transaction again.";
 constexpr std::string_view kTriedAgain = "it is tried again";
 constexpr std::string_view kMadeAgain = "it is made again";
 constexpr std::string_view kSeeLog = "see the database server's log";
+constexpr std::string_view kStandby =
+    "{host} is a standby, point the URL at the primary, or list all hosts with "
+    "target_session_attrs=read-write";
+constexpr std::string_view kReadOnly =
+    "default_transaction_read_only is on for user {user}, database {database} or the server; "
+    "ALTER ROLE, DATABASE or SYSTEM ... SET default_transaction_read_only = off";
+constexpr std::string_view kIdleEnded =
+    "it is made again. idle_session_timeout ended it: ALTER ROLE ... SET idle_session_timeout = 0";
 
 // The first rule that fits and says something to the role counts. A relay and a writer stop at what
 // a person has to mend; to a consumer and to a mailbox that is an outage, which ends once it is
@@ -211,17 +220,19 @@ constexpr std::array kRules{
     // Read by the relay and by a consumer, a standby may be promoted; a writer's transaction may be
     // read-only by its own will.
     Rule{"25006", Kind::kOutage, Code::kQueryFailed,
-         wait("{host} is a standby; point the URL at the primary, or list all hosts with "
-              "target_session_attrs=read-write"),
-         wait("this is a standby; name the primary, or all hosts with "
-              "target_session_attrs=read-write"),
-         wait("this is a standby, or the transaction is read-only: name the primary, or all hosts "
-              "with target_session_attrs=read-write"),
+         wait("nothing can be written here: {why_read_only}"),
+         wait("this is a standby (name the primary, or all hosts with "
+              "target_session_attrs=read-write), or default_transaction_read_only is on"),
+         wait("this is a standby (name the primary, or all hosts with "
+              "target_session_attrs=read-write), or the transaction is read-only "
+              "(default_transaction_read_only)"),
          stop("The transaction is read-only: write on the primary, in a read-write transaction.")},
     Rule{"25P03", Kind::kOutage, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
          wait("Connect again.")},
     Rule{"25P04", Kind::kOutage, Code::kConnectionLost, wait(kMadeAgain), kNone, wait(kMadeAgain),
          wait("Connect again.")},
+    Rule{"57P05", Kind::kServer, Code::kConnectionLost, wait(kIdleEnded), kNone, wait(kIdleEnded),
+         wait("Connect again; idle_session_timeout ended the connection.")},
     Rule{"57P", Kind::kServer, Code::kConnectionLost, wait("the server is stopping or starting"),
          kNone, wait("the server is stopping or starting; the connection is made again"),
          wait("Run the transaction again.")},
@@ -280,6 +291,10 @@ std::string fill_in(std::string_view text, const ErrorContext& context) {
             out.replace(at, name.size(), value);
         }
     };
+    const std::string both = std::string(kStandby) + "; or " + std::string(kReadOnly);
+    replace("{why_read_only}", !context.standby   ? both
+                               : *context.standby ? std::string(kStandby)
+                                                  : std::string(kReadOnly));
     replace("{user}", context.user);
     replace("{database}", context.database);
     replace("{host}", context.host);

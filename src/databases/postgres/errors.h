@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,8 @@ struct ErrorContext {
     std::string user;
     std::string database;
     std::string host;  ///< "host:port" or the folder of the socket.
+    /// PostgreSQL's in_hot_standby; nothing: it does not say.
+    std::optional<bool> standby;
 };
 
 /// The relay's error for an SQLSTATE and the server's message. An empty state means that the

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <utility>
 
 #include "databases/postgres/errors.h"
@@ -10,9 +11,10 @@ namespace {
 using postgres::Concerns;
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
-const postgres::ErrorContext kContext{"relay", "shop", "db:5432"};
+const postgres::ErrorContext kContext{"relay", "shop", "db:5432", {}};
 
 ErrorInfo relayed(std::string_view state) {
     return postgres::relay_error(state, "the server's words", kContext);
@@ -94,6 +96,36 @@ TEST(PostgresErrorTable, RemediesNameWhatTheErrorIsAboutAndAreTakenOffAgain) {
     EXPECT_EQ(postgres::words_of(login), "the server's words");
     EXPECT_EQ(postgres::words_of(relayed("22P02")), "the server's words");
     EXPECT_EQ(postgres::words_of(relayed("22000")), "the server's words");
+}
+
+TEST(PostgresErrorTable, AServerThatIsNoStandbyIsNotTakenForOneWhereNothingCanBeWritten) {
+    const auto why = [](std::optional<bool> standby) {
+        postgres::ErrorContext context = kContext;
+        context.standby = standby;
+        const ErrorInfo error = postgres::relay_error("25006", "the server's words", context);
+        EXPECT_EQ(postgres::words_of(error), "the server's words");
+        return error.message;
+    };
+    EXPECT_THAT(why(true), HasSubstr("db:5432 is a standby"));
+    EXPECT_THAT(why(true), Not(HasSubstr("default_transaction_read_only")));
+    EXPECT_THAT(why(false), HasSubstr("default_transaction_read_only is on for user relay, "
+                                      "database shop or the server"));
+    EXPECT_THAT(why(false), Not(HasSubstr("standby")));
+    EXPECT_THAT(why(std::nullopt), HasSubstr("db:5432 is a standby"));
+    EXPECT_THAT(why(std::nullopt), HasSubstr("default_transaction_read_only is on"));
+    for (const ErrorInfo& error : {delivered("25006"), received("25006")})
+        EXPECT_THAT(error.message, HasSubstr("or "));
+}
+
+TEST(PostgresErrorTable, AnIdleSessionThatWasEndedIsToldWithItsSetting) {
+    for (const ErrorInfo& error : {relayed("57P05"), received("57P05")}) {
+        EXPECT_EQ(error.code, ErrorCode::kConnectionLost);
+        EXPECT_EQ(error.advice, Advice::kRetryDestination);
+        EXPECT_THAT(error.message, HasSubstr("SET idle_session_timeout = 0"));
+        EXPECT_THAT(error.message, Not(HasSubstr("stopping")));
+    }
+    EXPECT_EQ(postgres::words_of(relayed("57P05")), "the server's words");
+    EXPECT_THAT(relayed("57P01").message, HasSubstr("the server is stopping or starting"));
 }
 
 TEST(PostgresErrorTable, SaysWhetherRowsAreInTheWay) {

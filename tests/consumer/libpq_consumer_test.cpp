@@ -984,6 +984,22 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
     EXPECT_EQ(member.stats().failed, 0U);
 }
 
+// Also what it remarks while it is connected to.
+TEST_F(LibpqConsumer, WhatTheServerRemarksIsNotWrittenToStderr) {
+    put("only");
+    testing::internal::CaptureStderr();
+    auto member = libpq_mailbox_consumer(
+        url_ + "?options=-c%20client_min_messages%3Ddebug5",
+        [](PGconn* transaction, const Message& message) {
+            Pg::query(transaction, "DO $$ BEGIN RAISE WARNING 'a remark'; END $$");
+            apply(transaction, message);
+        },
+        options());
+    const auto applied = member.drain();
+    EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+    EXPECT_EQ(applied, 1U);
+}
+
 // A statement that only takes long is let alone.
 TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {
     put("slow");

@@ -90,7 +90,11 @@ void Client::Finish::operator()(pg_conn* connection) const {
 
 Client::Handle Client::begin(const char* const* names, const char* const* values) {
     Handle begun(PQconnectStartParams(names, values, 1));
-    if (begun) PQsetErrorVerbosity(begun.get(), PQERRORS_VERBOSE);
+    if (begun) {
+        PQsetErrorVerbosity(begun.get(), PQERRORS_VERBOSE);
+        // libpq writes what the server remarks to stderr.
+        PQsetNoticeProcessor(begun.get(), [](void*, const char*) {}, nullptr);
+    }
     return begun;
 }
 

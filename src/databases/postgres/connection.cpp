@@ -116,7 +116,6 @@ Result<Connection> Connection::open(const std::string& url, int timeout_s, Kind 
     if (!begun.ok()) return begun;
     if (!client.sound()) return connect_error(client, timeout_s);
     client.send_without_waiting();
-    PQsetNoticeProcessor(client.handle(), [](void*, const char*) {}, nullptr);
     if (made.server_version() < kMinServerVersion) {
         return ErrorInfo{ErrorCode::kUnsupported,
                          Advice::kStop,

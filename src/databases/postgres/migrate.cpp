@@ -180,7 +180,6 @@ class PostgresTarget final : public MigrationTarget {
         const Status begun = client_.connect(url, options.connect_timeout, kName);
         if (!begun.ok()) throw Error(begun.error());
         if (!client_.sound()) throw Error(connect_error(client_, url, options.connect_timeout));
-        PQsetNoticeProcessor(client_.handle(), [](void*, const char*) {}, nullptr);
         where_ = "Database " + client_.database();
         if (PQserverVersion(client_.handle()) < 140000) {
             throw Error(ErrorCode::kUnsupported, Advice::kStop,

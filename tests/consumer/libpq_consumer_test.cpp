@@ -14,11 +14,13 @@
 
 #include "claim/claim.h"
 #include "claim/object_store.h"
+#include "databases/postgres/receive/operator_sql.h"
 #include "net/sha256.h"
 #include "tests/consumer/database.h"
 #include "tests/consumer/operations.h"
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
+#include "tests/support/silent_proxy.h"
 
 namespace outbox::test {
 namespace {
@@ -984,6 +986,37 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
     EXPECT_EQ(member.stats().failed, 0U);
 }
 
+// A statement that only takes long is let alone, and a handler that has none under way: for longer
+// than it takes to see that a session has nothing to do.
+TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {
+    put("slow");
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            Pg::query(transaction, "SELECT pg_sleep(17)");
+            apply(transaction, message);
+        },
+        options());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("slow"));
+    EXPECT_FALSE(reported(What::kDisconnected));
+}
+
+TEST_F(LibpqConsumer, AHandlerThatIsBusyElsewhereForLongIsNotTakenForAnOutage) {
+    put("slow");
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            db_.exec("SELECT pg_sleep(17)");
+            Pg::query(transaction, "SELECT 1");
+        },
+        options());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("slow"));
+    EXPECT_FALSE(reported(What::kDisconnected));
+}
+
 // Also what it remarks while it is connected to.
 TEST_F(LibpqConsumer, WhatTheServerRemarksIsNotWrittenToStderr) {
     put("only");
@@ -1000,18 +1033,79 @@ TEST_F(LibpqConsumer, WhatTheServerRemarksIsNotWrittenToStderr) {
     EXPECT_EQ(applied, 1U);
 }
 
-// A statement that only takes long is let alone.
-TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {
-    put("slow");
+// Its own connection carries nothing any more, as behind a proxy or a firewall that has lost it,
+// and a new one is answered.
+class LibpqConsumerInSilence : public LibpqConsumer {
+  protected:
+    void put_and_expect(MailboxConsumer& member, const std::string& id, std::uint64_t applied) {
+        put(id);
+        EXPECT_TRUE(
+            eventually(60s, id + " is applied", [&] { return member.stats().applied == applied; }));
+    }
+
+    SilentProxy proxy_{shared_postgres().port()};
+    std::string through_ = proxy_.through(url_);
+};
+
+TEST_F(LibpqConsumerInSilence, ASessionThatNothingComesFromIsMadeAnew) {
+    auto member = libpq_mailbox_consumer(through_, apply, options());
+    std::thread running([&] { member.run(); });
+    put_and_expect(member, "before", 1);
+    proxy_.silence();
+    put_and_expect(member, "after", 2);
+    member.stop();
+    running.join();
+    EXPECT_THAT(effects(), ElementsAre("before", "after"));
+    EXPECT_EQ(member.stats().failed, 0U);
+    EXPECT_TRUE(reported(What::kDisconnected));
+}
+
+TEST_F(LibpqConsumerInSilence, AHandlersStatementEndsAndItsMessageIsAppliedOnce) {
+    std::atomic<bool> falls_silent = true;
     auto member = libpq_mailbox_consumer(
-        url_,
-        [](PGconn* transaction, const Message& message) {
-            Pg::query(transaction, "SELECT pg_sleep(8)");
+        through_,
+        [&](PGconn* transaction, const Message& message) {
             apply(transaction, message);
+            if (falls_silent.exchange(false)) proxy_.silence();
+            Pg::query(transaction, "SELECT 1");
         },
         options());
-    EXPECT_EQ(member.drain(), 1U);
-    EXPECT_THAT(effects(), ElementsAre("slow"));
+    std::thread running([&] { member.run(); });
+    put_and_expect(member, "only", 1);
+    member.stop();
+    running.join();
+    EXPECT_THAT(effects(), ElementsAre("only"));
+    EXPECT_EQ(member.stats().failed, 0U);
+}
+
+TEST_F(LibpqConsumerInSilence, ABackendThatIsGoneIsNotWaitedFor) {
+    auto member = libpq_mailbox_consumer(through_, apply, options());
+    std::thread running([&] { member.run(); });
+    put_and_expect(member, "before", 1);
+    proxy_.silence();
+    db_.exec(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = "
+        "'outbox consumer' AND datname = current_database()");
+    put_and_expect(member, "after", 2);
+    member.stop();
+    running.join();
+    EXPECT_THAT(effects(), ElementsAre("before", "after"));
+}
+
+// `outbox verify --effect-query`
+TEST_F(LibpqConsumerInSilence, RowsThatDoNotComeAreNotWaitedFor) {
+    auto sql = consumer::open_postgres_sql(through_, 60, std::nullopt);
+    ASSERT_TRUE(sql.ok()) << describe(sql.error());
+    int rows = 0;
+    const Status status =
+        (*sql)->read("SELECT repeat('x', 20000) || i FROM generate_series(1, 10000) i",
+                     [&](const ConsumerOperations::Cells&) {
+                         if (++rows == 1) proxy_.silence();
+                         return Status();
+                     });
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kConnectionLost) << describe(status.error());
+    EXPECT_LT(rows, 10000);
 }
 
 }  // namespace

@@ -1,7 +1,10 @@
-// What a server that speaks another language (lc_messages) says to a migration.
+// What a server that speaks another language (lc_messages) says to a migration, and one that falls
+// silent does not.
 
 #include <arpa/inet.h>
+#include <chrono>
 #include <cstdint>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -13,8 +16,10 @@
 #include <unistd.h>
 
 #include "tests/producer/migrate_error.h"
+#include "tests/support/eventually.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
+#include "tests/support/silent_proxy.h"
 
 namespace outbox::test {
 namespace {
@@ -137,6 +142,61 @@ TEST(MigrateRefused, WantsThePasswordThatIsMissing) {
     EXPECT_EQ(error.code, ErrorCode::kAuthFailed) << describe(error);
     EXPECT_EQ(error.advice, Advice::kStop);
     EXPECT_THAT(error.message, HasSubstr("password_file="));
+}
+
+// While it waits for another migration, in which it may take as long as it likes.
+class MigrateInSilence : public testing::Test {
+  protected:
+    explicit MigrateInSilence(PostgresServer& server = shared_postgres())
+        : server_(server), url_(server.create_database()), db_(url_) {
+        db_.exec("SELECT pg_advisory_lock(hashtextextended('outbox_migrations', 0))");
+    }
+    std::future<ErrorInfo> start(const std::string& url) {
+        auto ends = std::async(std::launch::async, [url] {
+            MigrateOptions options;
+            options.connect_timeout = std::chrono::seconds(2);
+            return migrate_error(url, options);
+        });
+        const bool waits = bool(eventually(std::chrono::seconds(60), "it waits", [&] {
+            return db_.number(
+                       "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = "
+                       "'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = "
+                       "current_database())") == 1;
+        }));
+        EXPECT_TRUE(waits);
+        return ends;
+    }
+
+    PostgresServer& server_;
+    std::string url_;
+    Pg db_;
+};
+
+class MigrateOnAServerThatHangs : public MigrateInSilence {
+  protected:
+    MigrateOnAServerThatHangs() : MigrateInSilence(own()) {}
+    static PostgresServer& own() {
+        static PostgresServer server;
+        return server;
+    }
+};
+
+TEST_F(MigrateInSilence, EndsWhereItsConnectionAloneCarriesNothing) {
+    SilentProxy proxy(server_.port());
+    auto ends = start(proxy.through(url_));
+    proxy.silence();
+    db_.exec("SELECT pg_advisory_unlock_all()");
+    const ErrorInfo error = ends.get();
+    EXPECT_EQ(error.code, ErrorCode::kConnectionLost) << describe(error);
+    EXPECT_EQ(error.advice, Advice::kRetryDestination) << describe(error);
+}
+
+TEST_F(MigrateOnAServerThatHangs, Ends) {
+    auto ends = start(url_);
+    server_.pause();
+    const ErrorInfo error = ends.get();
+    server_.resume();
+    EXPECT_EQ(error.code, ErrorCode::kConnectionLost) << describe(error);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "databases/postgres/schema_objects.h"
 #include "databases/postgres/sql_files.h"
 #include "databases/postgres/uninstall.h"
+#include "databases/postgres/watch.h"
 #include "producer/migration_plan.h"
 #include "producer/migrator.h"
 #include "producer/uninstall.h"
@@ -169,15 +170,21 @@ ErrorInfo connect_error(const postgres::Client& client, const std::string& url,
 class PostgresTarget final : public MigrationTarget {
   public:
     PostgresTarget(const std::string& url, const MigrateOptions& options)
-        : makes_events_(options.side != MigrationSide::kConsumer),
+        : watch_(url, options.connect_timeout, "outbox migrate's watch"),
+          makes_events_(options.side != MigrationSide::kConsumer),
           max_payload_bytes_(options.max_payload_bytes),
           layout_(options.layout),
           note_(options.note) {
         const std::string fault = postgres::url_fault(url);
         if (!fault.empty()) throw Error(postgres::url_error(fault));
-        constexpr std::array kName{
-            postgres::Setting{"fallback_application_name", "outbox migrate"}};
-        const Status begun = client_.connect(url, options.connect_timeout, kName);
+        // A host that vanished is noticed in about 10 s; a migration may take as long as it likes.
+        constexpr std::array kDefaults{
+            postgres::Setting{"fallback_application_name", "outbox migrate"},
+            postgres::Setting{"keepalives_idle", "5"},
+            postgres::Setting{"keepalives_interval", "2"},
+            postgres::Setting{"keepalives_count", "3"},
+            postgres::Setting{"tcp_user_timeout", "10000"}};
+        const Status begun = client_.connect(url, options.connect_timeout, kDefaults);
         if (!begun.ok()) throw Error(begun.error());
         if (!client_.sound()) throw Error(connect_error(client_, url, options.connect_timeout));
         where_ = "Database " + client_.database();
@@ -187,6 +194,9 @@ class PostgresTarget final : public MigrationTarget {
                             std::to_string(PQserverVersion(client_.handle()) / 10000) +
                             "; outbox needs 14 or newer.");
         }
+        watch_.session(client_.handle());
+        watch_.busy();
+        watch_.identify(client_.handle());
         // The path of the role holds until the next statement.
         const Rows schema = query(
             "SELECT pg_catalog.quote_ident(pg_catalog.current_schema()::pg_catalog.text), "
@@ -372,7 +382,7 @@ class PostgresTarget final : public MigrationTarget {
                                        "virtualtransaction), ', ') FROM pg_locks WHERE granted")
                                        .string(0, 0);
         }
-        const Rows result = client_.answer_to(sql.c_str());
+        const Rows result = answer_to(sql);
         if (result.state() != kLockTimeoutState) {
             check(result);
             lock_tries_ = 0;
@@ -427,8 +437,15 @@ class PostgresTarget final : public MigrationTarget {
         return text + ". End that transaction";
     }
 
-    Rows query(const std::string& sql) {
+    Rows answer_to(const std::string& sql) {
+        watch_.busy();
         Rows result = client_.answer_to(sql.c_str());
+        watch_.idle();
+        return result;
+    }
+
+    Rows query(const std::string& sql) {
+        Rows result = answer_to(sql);
         check(result);
         return result;
     }
@@ -447,6 +464,7 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     postgres::Client client_;
+    postgres::Watch watch_;  // behind the client, as it has the client's socket
     std::string where_;
     Place place_;
     const bool makes_events_;

@@ -9,6 +9,7 @@
 #include "databases/postgres/connection.h"
 #include "databases/postgres/hosts.h"
 #include "databases/postgres/replication.h"
+#include "databases/postgres/watch.h"
 #include "tests/databases/postgres/support.h"
 #include "tests/support/eventually.h"
 #include "tests/support/two_addresses.h"
@@ -227,6 +228,56 @@ TEST_F(SilentAddress, ThatIsTheOnlyOneIsSaidToGiveNoAnswer) {
     const auto connection = Connection::open(url("127.0.0.2"), 2);
     ASSERT_FALSE(connection.ok());
     EXPECT_THAT(connection.error().message, HasSubstr("no answer within 2 s"));
+}
+
+// Another connection is answered: what it says of the session that is not.
+class SilentSession : public testing::Test {
+  protected:
+    using Verdict = postgres::Verdict;
+    const postgres::SeenBackend session_{"42", "1", "cluster", "server", true};
+
+    [[nodiscard]] Verdict sees(const postgres::SeenBackend& now) const {
+        return postgres::judge(session_, now);
+    }
+};
+
+TEST_F(SilentSession, IsThereUnlessItsBackendIsGoneOrHasLongHadNothingToDo) {
+    auto now = session_;
+    EXPECT_EQ(sees(now), Verdict::kThere);
+    now.has_nothing_to_do = true;
+    EXPECT_EQ(sees(now), Verdict::kHasNothingToDo);
+    now.began = "2";
+    EXPECT_EQ(sees(now), Verdict::kGone) << "the number is another one's now";
+    now.began = "";
+    now.has_nothing_to_do = false;
+    EXPECT_EQ(sees(now), Verdict::kThere) << "this role may not see it";
+    now.pid = "";
+    EXPECT_EQ(sees(now), Verdict::kGone);
+}
+
+TEST_F(SilentSession, IsGoneWhereAnotherPrimaryHasTakenThePlaceOfItsServer) {
+    auto now = session_;
+    now.server_began = "another server";
+    EXPECT_EQ(sees(now), Verdict::kGone);
+    now.is_primary = false;
+    EXPECT_EQ(sees(now), Verdict::kThere) << "a standby is beside the primary";
+    auto of_a_standby = session_;
+    of_a_standby.is_primary = false;
+    now.is_primary = true;
+    EXPECT_EQ(postgres::judge(of_a_standby, now), Verdict::kThere);
+    now.system = "another cluster";
+    EXPECT_EQ(sees(now), Verdict::kThere);
+}
+
+TEST_F(SilentSession, BehindAPoolerHasNoBackendOfItsOwn) {
+    auto pooled = session_;
+    pooled.pid = "";
+    auto now = session_;
+    now.pid = "43";
+    now.has_nothing_to_do = true;
+    EXPECT_EQ(postgres::judge(pooled, now), Verdict::kThere);
+    now.server_began = "another server";
+    EXPECT_EQ(postgres::judge(pooled, now), Verdict::kGone);
 }
 
 }  // namespace

@@ -96,8 +96,12 @@ class PostgresSql final : public Sql {
         if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
             return postgres::operate_error(connection, nullptr, kReading);
         }
+        const auto next = [&] {
+            const LibpqSession::Use use(session_);
+            return postgres::Rows(PQgetResult(connection));
+        };
         while (true) {
-            const postgres::Rows result(PQgetResult(connection));
+            const postgres::Rows result = next();
             if (result.get() == nullptr) break;
             if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
                 if (status.ok()) status = take(cells_of(result, 0));

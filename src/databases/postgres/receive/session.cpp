@@ -31,17 +31,17 @@ void check_postgres_url(const std::string& url) {
 
 LibpqSession::LibpqSession(std::string url, int connect_timeout_s, std::vector<Prepared> statements,
                            std::vector<Right> rights)
-    : watch_(url, connect_timeout_s),
-      url_(std::move(url)),
+    : url_(std::move(url)),
       connect_timeout_s_(connect_timeout_s),
       prepared_(std::move(statements)),
-      rights_(std::move(rights)) {}
+      rights_(std::move(rights)),
+      watch_(url_, std::chrono::seconds(connect_timeout_s), "outbox consumer's watch") {}
 
 // A transaction that stays open is a handler's: its statements are waited for as well.
 LibpqSession::Use::~Use() {
     const PGconn* const connection = session_.connection();
     if (connection != nullptr && PQtransactionStatus(connection) != PQTRANS_IDLE) {
-        session_.watch_.busy();
+        session_.watch_.lent();
     } else {
         session_.watch_.idle();
     }
@@ -54,7 +54,7 @@ Status LibpqSession::connect() {
     const Use use(*this);
     Status status = open();
     if (status.ok()) {
-        watch_.session(PQsocket(connection()));
+        watch_.session(connection());
         status = set_up();
     }
     if (!status.ok()) disconnect();
@@ -88,6 +88,7 @@ Status LibpqSession::open() {
 
 Status LibpqSession::set_up() {
     if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
+    watch_.identify(connection());
     for (const Prepared& statement : prepared_) {
         const Rows prepared(PQprepare(connection(), statement.name, statement.sql, 0, nullptr));
         if (!prepared.succeeded()) {

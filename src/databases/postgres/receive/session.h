@@ -11,7 +11,7 @@
 #include "databases/postgres/client.h"
 #include "databases/postgres/receive/prepared.h"
 #include "databases/postgres/receive/transaction.h"
-#include "databases/postgres/receive/watch.h"
+#include "databases/postgres/watch.h"
 
 namespace outbox::consumer {
 
@@ -19,8 +19,8 @@ namespace outbox::consumer {
 void check_postgres_url(const std::string& url);
 
 /// A connection in whose transactions handlers work, who call libpq themselves: so it waits as
-/// libpq does, and `LibpqWatch` sees to a server that does not answer. After an error with advice
-/// retry_destination there is none: `connect` makes a new one. Used by one thread.
+/// libpq does, and `postgres::Watch` sees to a server that does not answer. After an error with
+/// advice retry_destination there is none: `connect` makes a new one. Used by one thread.
 class LibpqSession {
   public:
     /// What the user must be allowed to do with a table: "SELECT, INSERT".
@@ -45,7 +45,7 @@ class LibpqSession {
     /// Of this session; another one each time it is made anew, and never 0.
     [[nodiscard]] std::uint64_t number() const { return number_; }
     void disconnect() {
-        watch_.session(-1);
+        watch_.session(nullptr);
         client_.close();
     }
 
@@ -98,12 +98,12 @@ class LibpqSession {
     void watch_results();
     static int on_result(int event, void* info, void* session);
 
-    LibpqWatch watch_;
     std::string url_;
     int connect_timeout_s_;
     std::vector<Prepared> prepared_;
     std::vector<Right> rights_;
     postgres::Client client_;
+    postgres::Watch watch_;  // behind the client, as it has the client's socket
     std::uint64_t number_ = 0;
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;

@@ -1,0 +1,196 @@
+#include "databases/postgres/watch.h"
+
+#include <algorithm>
+#include <array>
+#include <libpq-events.h>
+#include <libpq-fe.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <utility>
+
+#include "databases/postgres/errors.h"
+#include "databases/postgres/sql_files.h"
+#include "databases/postgres/statement.h"
+
+namespace outbox::postgres {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kBetweenLooks{1};
+// A large answer or statement may be on its way for that long without a byte.
+constexpr std::chrono::seconds kSilence{10};
+constexpr const char* kOwnPid = "pg_backend_pid()";
+
+// A backend, and the server that is asked; for an answer to `backend_in`.
+std::string look_sql(const std::string& pid) {
+    return std::string(kCatalogPath) +
+           "SELECT a.pid, (extract(epoch FROM a.backend_start) * 1000000)::bigint, "
+           "c.system_identifier, (extract(epoch FROM pg_postmaster_start_time()) * "
+           "1000000)::bigint, NOT pg_is_in_recovery(), a.state LIKE 'idle%' AND a.state_change < "
+           "clock_timestamp() - interval '" +
+           std::to_string(kSilence.count()) +
+           " s' OR a.wait_event = 'ClientWrite' FROM pg_control_system() c LEFT JOIN "
+           "pg_stat_get_activity(" +
+           pid + ") a ON true";
+}
+
+std::optional<SeenBackend> backend_in(const Rows& rows) {
+    if (!rows.succeeded() || rows.size() != 1) return std::nullopt;
+    return SeenBackend{rows.string(0, 0), rows.string(0, 1),  rows.string(0, 2),
+                       rows.string(0, 3), rows.boolean(0, 4), rows.boolean(0, 5)};
+}
+
+struct Traffic {
+    std::uint64_t written_bytes = 0;
+    std::chrono::milliseconds silence{0};  // since the last byte to or fro
+};
+
+// Nothing is known of a socket that is none of TCP.
+std::optional<Traffic> traffic_of(int socket) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
+    return Traffic{
+        info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes,
+        std::chrono::milliseconds(std::min(info.tcpi_last_data_sent, info.tcpi_last_data_recv))};
+}
+
+}  // namespace
+
+// Another server may answer in place of the session's: one of several standbys says nothing of it,
+// a primary of the same cluster that began at another time has taken its place. Who may not see
+// the session's details sees no reason to end it.
+Verdict judge(const SeenBackend& session, const SeenBackend& now) {
+    if (now.system != session.system) return Verdict::kThere;
+    if (now.server_began != session.server_began) {
+        return session.is_primary && now.is_primary ? Verdict::kGone : Verdict::kThere;
+    }
+    if (session.pid.empty()) return Verdict::kThere;
+    const bool is_another =
+        !now.began.empty() && !session.began.empty() && now.began != session.began;
+    if (now.pid.empty() || is_another) return Verdict::kGone;
+    return now.has_nothing_to_do ? Verdict::kHasNothingToDo : Verdict::kThere;
+}
+
+Watch::~Watch() {
+    {
+        const core::Lock lock(mutex_);
+        stop_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+void Watch::session(pg_conn* connection) {
+    {
+        const core::Lock lock(mutex_);
+        socket_ = connection == nullptr ? -1 : PQsocket(connection);
+        session_.reset();
+        if (socket_ < 0) return;
+        if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    }
+    answered();
+    PQregisterEventProc(
+        connection,
+        [](PGEventId event, void*, void* watch) {
+            if (event == PGEVT_RESULTCREATE) static_cast<Watch*>(watch)->answered();
+            return 1;
+        },
+        "outbox watch", this);
+}
+
+void Watch::identify(pg_conn* connection) {
+    std::optional<SeenBackend> found = backend_in(execute(connection, look_sql(kOwnPid).c_str()));
+    // A pooler's client has another backend by and by.
+    if (found && found->pid != std::to_string(PQbackendPID(connection))) found->pid.clear();
+    const core::Lock lock(mutex_);
+    session_ = std::move(found);
+}
+
+// A result has come: what was written until now is answered.
+void Watch::answered() {
+    const core::Lock lock(mutex_);
+    answered_bytes_ = traffic_of(socket_).value_or(Traffic()).written_bytes;
+}
+
+// A handler may wait for it, or be busy elsewhere.
+bool Watch::owes_an_answer() const {
+    const auto traffic = traffic_of(socket_);
+    return traffic && traffic->silence >= kSilence &&
+           (use_ == Use::kOurs || traffic->written_bytes > answered_bytes_);
+}
+
+void Watch::use(Use use) {
+    const core::Lock lock(mutex_);
+    use_ = use;
+    ++turn_;
+    since_ = steady_clock::now();
+}
+
+void Watch::break_off() {
+    const core::Lock lock(mutex_);
+    if (socket_ >= 0) ::shutdown(socket_, SHUT_RDWR);
+}
+
+void Watch::run() {
+    core::Lock lock(mutex_);
+    while (!stop_) {
+        changed_.wait_for(mutex_, kBetweenLooks,
+                          [this]() OUTBOX_REQUIRES(mutex_) { return stop_; });
+        if (stop_ || use_ == Use::kNone || socket_ < 0 || steady_clock::now() - since_ < kPatience)
+            continue;
+        const std::uint64_t turn = turn_;
+        const std::optional<SeenBackend> session = session_;
+        lock.unlock();
+        const Verdict verdict = ask(session);
+        lock.lock();
+        if (turn_ != turn || socket_ < 0) continue;
+        const bool is_lost =
+            verdict == Verdict::kGone || (verdict == Verdict::kHasNothingToDo && owes_an_answer());
+        since_ = steady_clock::now();
+        if (!is_lost) continue;
+        ::shutdown(socket_, SHUT_RDWR);
+        if (verdict == Verdict::kGone) continue;
+        lock.unlock();
+        end_backend(*session);
+        lock.lock();
+    }
+}
+
+Status Watch::connect(Client& probe) const {
+    const std::array<Setting, 1> name{Setting{"fallback_application_name", name_.c_str()}};
+    Status status = probe.connect(url_, connect_timeout_, name);
+    probe.limit_waits({.most = connect_timeout_});
+    return status;
+}
+
+// As well as may be: the server notices by itself where it can.
+void Watch::end_backend(const SeenBackend& session) const {
+    Client probe;
+    if (!connect(probe).ok() || !probe.sound()) return;
+    const std::string sql = std::string(kCatalogPath) + "SELECT pg_terminate_backend(" +
+                            session.pid + ") FROM pg_stat_get_activity(" + session.pid +
+                            ") WHERE (extract(epoch FROM backend_start) * 1000000)::bigint = '" +
+                            session.began + "'";
+    static_cast<void>(probe.answer_to(sql.c_str()));
+}
+
+// Of a session that is not known any answer counts, a refusal with a reason as well.
+Verdict Watch::ask(const std::optional<SeenBackend>& session) const {
+    Client probe;
+    if (!connect(probe).ok()) return Verdict::kThere;  // our own trouble
+    if (!probe.in_time()) return Verdict::kGone;
+    if (!probe.sound()) {
+        return sqlstate_in(probe.message()).empty() ? Verdict::kGone : Verdict::kThere;
+    }
+    if (!session) return Verdict::kThere;
+    const std::optional<SeenBackend> now = backend_in(
+        probe.answer_to(look_sql(session->pid.empty() ? kOwnPid : session->pid).c_str()));
+    if (probe.silent()) return Verdict::kGone;
+    return now ? judge(*session, *now) : Verdict::kThere;
+}
+
+}  // namespace outbox::postgres

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <string>
+#include <thread>
+
+namespace outbox::test {
+
+/// Stands between clients and a server of this machine. On demand the connections that it has fall
+/// silent, as one that a firewall has forgotten: they stay open and carry nothing any more, while
+/// new ones do.
+class SilentProxy {
+  public:
+    explicit SilentProxy(int server_port);
+    ~SilentProxy();
+    SilentProxy(const SilentProxy&) = delete;
+    SilentProxy& operator=(const SilentProxy&) = delete;
+
+    /// A URL of the server, past this proxy.
+    [[nodiscard]] std::string through(std::string url) const;
+    void silence() { ++silences_; }
+
+  private:
+    void accept_all();
+    void pump(int client, int server, int silences) const;
+
+    int server_port_;
+    int port_;
+    int listener_;
+    std::atomic<bool> stopping_ = false;
+    std::atomic<int> silences_ = 0;
+    std::thread acceptor_;
+    std::list<std::thread> pumps_;  // of the acceptor
+};
+
+}  // namespace outbox::test

@@ -484,6 +484,17 @@ TEST_P(WaitOnPostgres, WhoReadsNeedsTheDocumentedRightsAndNoMore) {
     EXPECT_EQ(Asker(url).look(token).events[0].why, "in_mailbox");
 }
 
+TEST_P(WaitOnPostgres, ALookThatIsNotAnsweredEndsWithTheTimeout) {
+    sql(stock_,
+        "CREATE OR REPLACE FUNCTION outbox_wait(consumer text, token text, OUT state text, "
+        "OUT events json) LANGUAGE sql AS $$ SELECT 'applied'::text, '[]'::json FROM "
+        "pg_sleep(600) $$");
+    const Finished ended = wait(token_of({"01940000-0000-7000-8000-000000000001"}),
+                                {"--timeout", "1s", "--connect-timeout-s", "1"});
+    EXPECT_EQ(ended.status.code, 3) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("gave no answer before --timeout was over"));
+}
+
 TEST_P(WaitOnPostgres, ARefusedTokenLeavesTheTransactionAsItIs) {
     Asker asker(stock_);
     asker.query("BEGIN");

@@ -315,14 +315,17 @@ Status ReportReader::read_source(Report& report, bool with_destinations) {
 Result<Report> ReportReader::read_parts(bool with_destinations) {
     Report report;
     const Status source = read_source(report, with_destinations);
+    const bool is_missing = !source.ok() && source.error().code == ErrorCode::kNoSuchTable;
+    const bool may_be_absent = is_missing || (!source.ok() && lacks_rights(source.error()));
+    // A table that is asked for by name is not replaced by what else there is, and a server that
+    // does not answer is not asked again.
+    if (!source.ok() && (table_named_ || !may_be_absent)) return source;
     const Status others = open_others();
     if (!source.ok()) {
-        // A table that is asked for by name is not replaced by what else there is.
-        const bool may_be_absent =
-            lacks_rights(source.error()) ||
-            (source.error().code == ErrorCode::kNoSuchTable &&
-             (!others.ok() || is_consumers_side_only(*open_->consumers, source.error())));
-        if (table_named_ || !may_be_absent) return source;
+        if (is_missing && others.ok() &&
+            !is_consumers_side_only(*open_->consumers, source.error())) {
+            return source;
+        }
         report = Report();
         report.has_source = false;
     }

@@ -2,6 +2,9 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
@@ -98,6 +101,28 @@ TEST_F(BadInput, ServerThatIsNotThere) {
         expect_refusal({command, "--db", url}, kUnreachable, "OB_CONNECT_FAILED");
     }
     expect_refusal({"relay", "--from", url, "--to", mailbox()}, kUnreachable, "OB_CONNECT_FAILED");
+}
+
+// It takes connections, and answers nothing.
+TEST_F(BadInput, ServerThatDoesNotAnswerIsAskedOnce) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const where = reinterpret_cast<sockaddr*>(&address);
+    ASSERT_EQ(::bind(listener, where, size), 0);
+    ASSERT_EQ(::listen(listener, 16), 0);
+    ASSERT_EQ(::getsockname(listener, where, &size), 0);
+    expect_refusal({"status", "--connect-timeout-s", "1", "--db",
+                    "postgresql://u@127.0.0.1:" + std::to_string(::ntohs(address.sin_port)) + "/x"},
+                   kUnreachable, "no answer within 1 s");
+    int connections = 0;
+    for (int one = -1; (one = ::accept(listener, nullptr, nullptr)) >= 0; ::close(one)) {
+        ++connections;
+    }
+    EXPECT_EQ(connections, 1);
+    ::close(listener);
 }
 
 TEST_F(BadInput, WrongPasswordAppearsNowhere) {

@@ -16,6 +16,7 @@
 namespace outbox::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -252,6 +253,66 @@ TEST_F(MigratePostgres, BehindReadersInTurnsGivesUpAndNamesNobody) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_migrations WHERE side = 'producer' AND "
                          "version = 6"),
               0);
+}
+
+constexpr const char* kBeginAlone =
+    "BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0))";
+
+TEST_F(MigratePostgres, BehindAnotherMigrationGoesOnOnceThatHasEnded) {
+    Pg other(url_);
+    other.exec(kBeginAlone);
+    std::size_t applied = 0;
+    std::thread migrating([&] { applied = migrate(url_).size(); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it waits", [&] {
+        return db_.number(
+                   "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = "
+                   "'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = "
+                   "current_database())") > 0;
+    }));
+    other.exec("COMMIT");
+    migrating.join();
+    EXPECT_GT(applied, 0U);
+}
+
+TEST_F(MigratePostgres, BehindAnotherMigrationThatDoesNotEndGivesUpAndNamesIt) {
+    Pg reader(url_);
+    reader.exec("CREATE TABLE outbox_other (); BEGIN; SELECT * FROM outbox_other");
+    Pg other(url_);
+    other.exec(std::string("SET application_name = 'another deploy';") + kBeginAlone);
+    const ErrorInfo error = migrate_error(url_);
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message, AllOf(HasSubstr("another migration is under way, of pid " +
+                                               std::to_string(PQbackendPID(other.handle())) +
+                                               " (application 'another deploy', user "),
+                                     HasSubstr("End that transaction, or run this again"),
+                                     Not(HasSubstr("or by"))));
+}
+
+TEST_F(MigratePostgres, BehindWhoHoldsTheRecordOfMigrationsGivesUpAndNamesThem) {
+    migrate(url_);
+    Pg holder(url_);
+    holder.exec("SET application_name = 'a dump'; BEGIN; LOCK outbox_migrations");
+    const ErrorInfo error = migrate_error(url_);
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message,
+                HasSubstr("probably held by pid " + std::to_string(PQbackendPID(holder.handle())) +
+                          " (application 'a dump', user "));
+    holder.exec("COMMIT");
+    EXPECT_TRUE(migrate(url_).empty());
+}
+
+TEST_F(MigratePostgres, MakesItsPublicationOnceTheTableIsFree) {
+    migrate(url_);
+    db_.exec("DROP PUBLICATION outbox");
+    Pg holder(url_);
+    holder.exec("BEGIN; LOCK outbox_events IN SHARE UPDATE EXCLUSIVE MODE");
+    std::thread migrating([&] { migrate(url_); });
+    EXPECT_TRUE(eventually(std::chrono::seconds(60), "it waits", [&] { return waits(db_); }));
+    EXPECT_TRUE(
+        eventually(std::chrono::seconds(60), "its limit ends that", [&] { return !waits(db_); }));
+    holder.exec("COMMIT");
+    migrating.join();
+    EXPECT_EQ(db_.number("SELECT count(*) FROM pg_publication"), 1);
 }
 
 constexpr const char* kPublications =

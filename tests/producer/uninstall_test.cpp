@@ -142,6 +142,19 @@ TEST_F(UninstallPostgres, WhatIsNotCommittedYetIsWaitedForAndCounted) {
     }
 }
 
+TEST_F(UninstallPostgres, NamesWhoHoldsATable) {
+    migrate(url_);
+    Pg holder(url_);
+    holder.exec("SET application_name = 'shop'; BEGIN; LOCK outbox_mailbox");
+    const ErrorInfo error = error_of([&] { uninstall(url_); });
+    EXPECT_EQ(error.code, ErrorCode::kMigrationRefused);
+    EXPECT_THAT(error.message,
+                testing::AllOf(HasSubstr("not to be had in 10 s: probably held by pid " +
+                                         std::to_string(PQbackendPID(holder.handle())) +
+                                         " (application 'shop', user "),
+                               HasSubstr("End that transaction")));
+}
+
 TEST_F(UninstallPostgres, RowsThatEveryRouteHasFinishedDoNotWait) {
     migrate(url_);
     db_.exec("SELECT outbox_emit('orders', '1')");

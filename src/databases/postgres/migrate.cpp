@@ -29,8 +29,8 @@ using postgres::SchemaObject;
 constexpr std::string_view kLayoutState = "OB006";
 constexpr std::string_view kLockTimeoutState = "55P03";
 
-// Whoever writes or reads waits behind whoever waits for a table's lock: that is for short, and
-// tried again.
+// Whoever writes or reads waits behind whoever waits for a table's lock, and nobody learns what a
+// migration waits for: that is for short, and tried again.
 constexpr const char* kLockTimeout = "SET LOCAL lock_timeout = '500ms';\n";
 constexpr int kLockTries = 14;
 constexpr std::chrono::seconds kBetweenLockTries{1};
@@ -53,12 +53,19 @@ std::string_view side_name(MigrationSide side) {
                                               : "";
 }
 
-// Also printed by --print: what runs before and after the text of each migration.
-std::string prologue() {
-    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" +
+// What runs before the text of each migration; printed by --print, too, where a person sees what
+// is waited for.
+std::string begin_alone_sql(const char* limit = "") {
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;\n" + std::string(limit) +
            std::string(postgres::kCatalogPath) +
            "SELECT pg_advisory_xact_lock(hashtextextended('outbox_migrations', 0));\n";
 }
+
+// Whose lock is waited for, by the rows of pg_locks.
+constexpr std::string_view kOtherMigrations =
+    "l.locktype = 'advisory' AND l.objsubid = 1 AND ((l.classid::bigint << 32) | "
+    "l.objid::bigint) = hashtextextended('outbox_migrations', 0)";
+constexpr std::string_view kHoldersOfTables = "l.locktype = 'relation' AND c.oid IS NOT NULL";
 
 // The guard behind it: a table that somebody else made first would run their triggers as us.
 std::string record_table(const Place& place) {
@@ -92,10 +99,10 @@ std::string body(const EmbeddedMigration& migration, PayloadType payload, const 
            place.guard() + postgres::index_guard_sql(place.schema, migration.side);
 }
 
-// A change of the layout of outbox_events, or nothing where it has that one.
+// A change of the layout of outbox_events, behind `begin_alone_sql` as those that follow.
 std::string change_of_layout(TableLayoutKind layout, PayloadType payload, const Place& place) {
     const bool keep = layout == TableLayoutKind::kKeep;
-    return prologue() + place.guard() + kLockTimeout +
+    return place.guard() + kLockTimeout +
            postgres::fill_sql(embedded_sql_text(keep ? "producer/postgres/keep.sql"
                                                      : "producer/postgres/delete.sql"),
                               place.quoted_schema, values_of(payload)) +
@@ -104,8 +111,7 @@ std::string change_of_layout(TableLayoutKind layout, PayloadType payload, const 
 
 // In a transaction of its own: what it may leave out must not take tables with it.
 std::string publication(const Place& place) {
-    return prologue() +
-           postgres::fill_sql(embedded_sql_text("producer/postgres/publication.sql"),
+    return postgres::fill_sql(embedded_sql_text("producer/postgres/publication.sql"),
                               place.quoted_schema) +
            "COMMIT;\n";
 }
@@ -115,7 +121,7 @@ std::string publication(const Place& place) {
 std::string payload_limit(std::int64_t bytes, bool binary, const Place& place) {
     const std::string most = std::to_string(bytes);
     const std::string size = binary ? "octet_length(payload)" : "octet_length(payload::text)";
-    std::string sql = prologue() + place.guard() + kLockTimeout;
+    std::string sql = place.guard() + kLockTimeout;
     for (const char* const table : {"outbox_events", "outbox_scheduled"}) {
         sql += "ALTER TABLE " + place.quoted_schema + "." + table +
                " DROP CONSTRAINT outbox_payload_size,\n    ADD CONSTRAINT outbox_payload_size "
@@ -218,8 +224,12 @@ class PostgresTarget final : public MigrationTarget {
     [[nodiscard]] std::string where() const override { return where_; }
 
     void begin_alone() override {
-        query(prologue());
-        query(exists("outbox_migrations") ? place_.guard() : record_table(place_));
+        do {
+            wait_for_others();
+        } while (!got_locks(exists("outbox_migrations")
+                                ? place_.guard() + "LOCK TABLE " + place_.quoted_schema +
+                                      ".outbox_migrations IN ACCESS SHARE MODE"
+                                : record_table(place_)));
     }
 
     std::vector<RecordedMigration> recorded() override {
@@ -279,7 +289,12 @@ class PostgresTarget final : public MigrationTarget {
                 names.emplace_back(object.name);
             }
         }
-        query(postgres::uninstall_body(place_.schema, place_.quoted_schema, side));
+        // It waits for longer at a time than a migration, and is not tried again.
+        remember_holders();
+        const Rows result =
+            answer_to(postgres::uninstall_body(place_.schema, place_.quoted_schema, side));
+        if (result.state() == kLockTimeoutState) give_up("10 s", kHoldersOfTables);
+        check(result);
         // Somebody else's table of that name stays.
         std::erase_if(names, [&](const std::string& name) { return exists(name); });
         commit();
@@ -287,9 +302,12 @@ class PostgresTarget final : public MigrationTarget {
     }
 
     bool apply(const EmbeddedMigration& migration, PayloadType payload) override {
-        return got_locks(kLockTimeout + body(migration, payload, place_));
+        return got_locks(body(migration, payload, place_));
     }
-    void commit() override { query("COMMIT"); }
+    void commit() override {
+        query("COMMIT");
+        lock_tries_ = 0;
+    }
     void finish() override {
         if (!makes_events_) return;
         if (layout_) change_layout();
@@ -297,7 +315,7 @@ class PostgresTarget final : public MigrationTarget {
             const bool binary = event_table().payload_type == "bytea";
             change_table(payload_limit(*max_payload_bytes_, binary, place_));
         }
-        query(publication(place_));
+        change_table(publication(place_));
         if (note_) tell_publication();
     }
 
@@ -367,62 +385,91 @@ class PostgresTarget final : public MigrationTarget {
         return !result.empty();
     }
 
-    // A transaction that begins with `prologue` and sets kLockTimeout.
+    // Runs the rest of a transaction that is alone, with its end.
     void change_table(const std::string& sql) {
-        while (!got_locks(sql)) {
+        do {
+            wait_for_others();
+        } while (!got_locks(sql));
+        lock_tries_ = 0;
+    }
+
+    // Begins a transaction that no other migration runs beside, and that waits for short alone.
+    void wait_for_others() {
+        for (int tries = 0;;) {
+            const Rows result = answer_to(begin_alone_sql(kLockTimeout));
+            if (result.state() != kLockTimeoutState) {
+                check(result);
+                return;
+            }
+            try_later(++tries, kOtherMigrations);
         }
     }
 
-    // Runs the rest of such a transaction. False: it is over, as somebody holds what it locks, and
+    // Runs a part of such a transaction. False: it is over, as somebody holds what it locks, and
     // the time for another one has come.
     bool got_locks(const std::string& sql) {
-        if (lock_tries_ == 0) {
-            lock_holders_before_ = query(
-                                       "SELECT string_agg(DISTINCT quote_literal("
-                                       "virtualtransaction), ', ') FROM pg_locks WHERE granted")
-                                       .string(0, 0);
-        }
+        if (lock_tries_ == 0) remember_holders();
         const Rows result = answer_to(sql);
         if (result.state() != kLockTimeoutState) {
             check(result);
-            lock_tries_ = 0;
             return true;
         }
-        query("ROLLBACK");
-        if (++lock_tries_ == kLockTries) {
-            throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
-                        "A lock that this needs in " + where_ + " was not to be had in " +
-                            std::to_string(kLockTries) + " tries: " + lock_holders() +
-                            ", or run this again later; the tables stay what they are, and "
-                            "everybody may go on.");
-        }
-        std::this_thread::sleep_for(kBetweenLockTries);
+        try_later(++lock_tries_, kHoldersOfTables);
         return false;
     }
 
-    // Whose transactions hold locks since before the first try, the oldest first.
-    std::string lock_holders() {
+    void remember_holders() {
+        lock_holders_before_ = query(
+                                   "SELECT string_agg(DISTINCT quote_literal("
+                                   "virtualtransaction), ', ') FROM pg_locks WHERE granted")
+                                   .string(0, 0);
+    }
+
+    void try_later(int tries, std::string_view holders) {
+        if (tries == kLockTries) give_up(std::to_string(kLockTries) + " tries", holders);
+        query("ROLLBACK");
+        std::this_thread::sleep_for(kBetweenLockTries);
+    }
+
+    [[noreturn]] void give_up(const std::string& within, std::string_view holders) {
+        query("ROLLBACK");
+        throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
+                    "A lock that this needs in " + where_ + " was not to be had in " + within +
+                        ": " + lock_holders(holders) +
+                        ", or run this again later; the tables stay what they are, and everybody "
+                        "may go on.");
+    }
+
+    // Whose transactions hold such locks, those of tables since before the first try, the oldest
+    // first.
+    std::string lock_holders(std::string_view which) {
+        const bool is_of_tables = which == kHoldersOfTables;
         const Rows rows = query(
             "SELECT DISTINCT coalesce(l.pid, 0), coalesce(p.gid, ''), coalesce(a.usename, p.owner, "
             "''), coalesce(a.application_name, ''), coalesce(a.state, ''), (extract(epoch FROM "
             "coalesce(a.xact_start, p.prepared)) * 1000000)::bigint AS began, (extract(epoch FROM "
             "a.query_start) * 1000000)::bigint, (extract(epoch FROM statement_timestamp()) * "
-            "1000000)::bigint FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND "
+            "1000000)::bigint FROM pg_locks l LEFT JOIN pg_class c ON c.oid = l.relation AND "
             "c.relname LIKE 'outbox\\_%' AND c.relnamespace = " +
             schema_oid() +
             " LEFT JOIN pg_stat_activity a ON a.pid = l.pid LEFT JOIN pg_locks x ON l.pid IS NULL "
             "AND x.pid IS NULL AND x.locktype = 'transactionid' AND x.virtualtransaction = "
             "l.virtualtransaction LEFT JOIN pg_prepared_xacts p ON p.transaction = x.transactionid "
-            "WHERE l.granted AND l.locktype = 'relation' AND l.database = (SELECT oid FROM "
+            "WHERE l.granted AND " +
+            std::string(which) +
+            " AND l.database = (SELECT oid FROM "
             "pg_database WHERE datname = current_database()) AND l.pid IS DISTINCT FROM "
-            "pg_backend_pid() AND l.virtualtransaction IN (" +
-            lock_holders_before_ + ") ORDER BY began LIMIT 3");
+            "pg_backend_pid()" +
+            (is_of_tables ? " AND l.virtualtransaction IN (" + lock_holders_before_ + ")" : "") +
+            " ORDER BY began LIMIT 3");
+        if (rows.empty() && !is_of_tables) return "other migrations had it in turns. Let them end";
         if (rows.empty()) {
             return "no transaction that has held one of an outbox's tables since the first is to "
                    "be seen. Look for who does while this waits (SELECT * FROM pg_locks WHERE "
                    "granted)";
         }
-        std::string text = "probably held by ";
+        std::string text =
+            is_of_tables ? "probably held by " : "another migration is under way, of ";
         for (int row = 0; row < rows.size(); ++row) {
             text +=
                 (row == 0 ? "" : "; or by ") + describe({.pid = rows.integer(row, 0),
@@ -490,7 +537,7 @@ std::vector<std::string> uninstall(const std::string& url, const MigrateOptions&
 
 std::string uninstall_sql(const MigrateOptions& options) {
     const Place place = place_of(options);
-    return prologue() + place.guard() +
+    return begin_alone_sql() + place.guard() +
            postgres::uninstall_body(place.schema, place.quoted_schema, options.side) + "COMMIT;\n";
 }
 
@@ -498,19 +545,21 @@ std::string migration_sql(const MigrateOptions& options) {
     const Place place = place_of(options);
     std::string sql;
     for (const auto& migration : embedded_migrations("postgres", options.side)) {
-        sql += prologue() + body(migration, options.payload.value_or(PayloadType::kJsonb), place) +
+        sql += begin_alone_sql() +
+               body(migration, options.payload.value_or(PayloadType::kJsonb), place) +
                "COMMIT;\n\n";
     }
     if (options.side == MigrationSide::kConsumer) return sql;
     if (options.layout) {
         sql +=
+            begin_alone_sql() +
             change_of_layout(*options.layout, options.payload.value_or(PayloadType::kJsonb), place);
     }
     if (options.max_payload_bytes) {
-        sql += payload_limit(*options.max_payload_bytes, options.payload == PayloadType::kBytea,
-                             place);
+        sql += begin_alone_sql() + payload_limit(*options.max_payload_bytes,
+                                                 options.payload == PayloadType::kBytea, place);
     }
-    return sql + publication(place);
+    return sql + begin_alone_sql() + publication(place);
 }
 
 }  // namespace

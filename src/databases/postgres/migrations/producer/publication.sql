@@ -7,7 +7,9 @@ BEGIN
         CREATE PUBLICATION outbox FOR TABLE {{schema}}.outbox_events WITH (publish = 'insert',
             publish_via_partition_root = true);
     END IF;
-EXCEPTION WHEN OTHERS THEN
-    RAISE NOTICE 'publication outbox was not made: %', SQLERRM;
+EXCEPTION
+    WHEN lock_not_available THEN RAISE;  -- which is tried again
+    WHEN OTHERS THEN
+        RAISE NOTICE 'publication outbox was not made: %', SQLERRM;
 END
 $$;

@@ -1,19 +1,15 @@
 // Read your writes across services: waits until a consumer has applied the events of a token.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <stop_token>
 #include <thread>
 #include <utility>
 
 #include "commands.h"
 #include "consumer/operator_sql.h"
 #include "core/fence.h"
-#include "core/mutex.h"
 #include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
@@ -29,36 +25,27 @@ using Clock = std::chrono::steady_clock;
 // Between two looks; each is twice as long as the one before.
 constexpr milliseconds kFirstPause{20};
 constexpr milliseconds kLongestPause{500};
-constexpr milliseconds kTick{100};
+constexpr milliseconds kLeastPatience{5'000};  // with one look
 constexpr std::size_t kNameColumns = 40;
 
-/// The consumer's database, to which it connects again when it was away. What is asked there ends
-/// with an error at the deadline, but has as long as connecting may take.
+/// The consumer's database, to which it connects again when it was away.
 class Place {
   public:
     Place(SourceConfig config, std::string consumer, std::string token, Clock::time_point deadline)
         : config_(std::move(config)),
           consumer_(std::move(consumer)),
           token_(std::move(token)),
-          deadline_(deadline),
-          ender_([this](const std::stop_token& stop) { end_what_hangs(stop); }) {}
+          deadline_(deadline) {}
 
     Result<FenceLook> look() {
-        const UnderWay under_way(*this);
         if (Status status = open(); !status.ok()) return status;
+        sql_->limit_waits(patience());
         auto look = sql_->look_for(consumer_, token_);
-        if (!look.ok()) put({});
-        if (!look.ok() && ended_) {
-            return ErrorInfo{ErrorCode::kConnectionLost,
-                             Advice::kRetryDestination,
-                             {},
-                             "the consumer's database gave no answer before --timeout was over"};
-        }
+        if (!look.ok()) sql_.reset();
         return look;
     }
     /// Whether a consumer of this name has left anything in the database.
     Result<bool> is_known() {
-        const UnderWay under_way(*this);
         if (Status status = open(); !status.ok()) return status;
         const auto rows = sql_->run(
             "SELECT 1 WHERE EXISTS (SELECT 1 FROM outbox_inbox WHERE consumer = $1) OR "
@@ -70,11 +57,16 @@ class Place {
     }
 
   private:
+    // What is left, so that nothing ends later where the database hangs.
+    [[nodiscard]] milliseconds patience() const {
+        return std::max(std::chrono::ceil<milliseconds>(deadline_ - Clock::now()), kLeastPatience);
+    }
     Status open() {
         if (sql_) return {};
         auto sql = open_consumer_sql(config_.url, static_cast<int>(config_.connect_timeout.count()),
                                      {config_.owners});
         if (!sql.ok()) return sql.status();
+        (*sql)->limit_waits(patience());
         const auto there = (*sql)->run((*sql)->table_count("outbox_inbox"), {});
         if (!there.ok()) return there.status();
         if (consumer::number((*there)[0][0]) == 0) {
@@ -82,53 +74,15 @@ class Place {
                     "the database of --consumer-db has no consumer's tables: outbox migrate --db "
                     "URL --only consumer makes them"};
         }
-        put(std::move(*sql));
+        sql_ = std::move(*sql);
         return {};
-    }
-    void put(std::unique_ptr<consumer::Sql> sql) {
-        const core::Lock lock(mutex_);
-        sql_ = std::move(sql);
-    }
-
-    class UnderWay {
-      public:
-        explicit UnderWay(Place& place) : place_(place) {
-            const core::Lock lock(place_.mutex_);
-            place_.ends_ =
-                std::max(place_.deadline_, Clock::now() + place_.config_.connect_timeout);
-        }
-        ~UnderWay() {
-            const core::Lock lock(place_.mutex_);
-            place_.ends_.reset();
-        }
-        UnderWay(const UnderWay&) = delete;
-        UnderWay& operator=(const UnderWay&) = delete;
-
-      private:
-        Place& place_;
-    };
-
-    void end_what_hangs(const std::stop_token& stop) {
-        const std::stop_callback wakes(stop, [this] { changed_.notify_all(); });
-        const core::Lock lock(mutex_);
-        while (!stop.stop_requested()) {
-            changed_.wait_for(mutex_, kTick, [&] { return stop.stop_requested(); });
-            if (!sql_ || !ends_ || Clock::now() < *ends_) continue;
-            ended_ = true;
-            sql_->break_off();
-        }
     }
 
     const SourceConfig config_;
     const std::string consumer_;
     const std::string token_;
     const Clock::time_point deadline_;
-    core::Mutex mutex_;
-    core::Condition changed_;
-    std::optional<Clock::time_point> ends_ OUTBOX_GUARDED_BY(mutex_);  // of what is under way
-    std::atomic<bool> ended_ = false;
-    std::unique_ptr<consumer::Sql> sql_;  // changed with the mutex, by the thread that asks
-    std::jthread ender_;
+    std::unique_ptr<consumer::Sql> sql_;
 };
 
 bool is_forgotten(const FenceLook& look) {
@@ -141,10 +95,11 @@ bool is_settled(const FenceLook& look) {
     return look.state == Fenced::kApplied || look.state == Fenced::kDead || is_forgotten(look);
 }
 
-// The database is away, and may be back.
-bool may_pass(const ErrorInfo& error) {
-    return error.code == ErrorCode::kConnectionLost || error.code == ErrorCode::kConnectFailed ||
-           error.code == ErrorCode::kConflict;
+// Somebody holds what is looked at; or the database, which was there, is away, and may be back.
+bool may_pass(const ErrorInfo& error, bool has_looked) {
+    const bool is_away =
+        error.code == ErrorCode::kConnectionLost || error.code == ErrorCode::kConnectFailed;
+    return error.code == ErrorCode::kConflict || (has_looked && is_away);
 }
 
 int exit_code_of_look(const FenceLook& look) {
@@ -254,7 +209,7 @@ int run_wait(const runtime::Invocation& invocation) {
     bool has_looked = false;
     while (true) {
         auto look = place.look();
-        if (!look.ok() && !(has_looked && may_pass(look.error()))) return report(look.error());
+        if (!look.ok() && !may_pass(look.error(), has_looked)) return report(look.error());
         has_looked = true;
         const Clock::time_point now = Clock::now();
         if (look.ok() && (is_settled(*look) || now >= deadline)) {

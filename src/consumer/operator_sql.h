@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -69,6 +70,9 @@ class Sql {
                                       const std::string& consumer = {}) = 0;
     /// From another thread: what runs ends soon, with an error, and no more can be run.
     virtual void break_off() {}
+    /// A call that waits longer for the database fails, and the connection is of no use then. Not
+    /// where a file is the database, or other limits hold.
+    virtual void limit_waits(std::chrono::milliseconds /*most*/) {}
     /// Counts all that `prune` would remove.
     virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     /// Hands over the rows of a query that changes nothing, one by one. It is the user's: run as

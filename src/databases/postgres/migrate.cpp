@@ -202,7 +202,7 @@ class PostgresTarget final : public MigrationTarget {
         }
         watch_.session(client_.handle());
         watch_.busy();
-        watch_.identify(client_.handle());
+        watch_.identify(client_);
         // The path of the role holds until the next statement.
         const Rows schema = query(
             "SELECT pg_catalog.quote_ident(pg_catalog.current_schema()::pg_catalog.text), "

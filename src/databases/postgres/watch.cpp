@@ -102,10 +102,10 @@ void Watch::session(pg_conn* connection) {
         "outbox watch", this);
 }
 
-void Watch::identify(pg_conn* connection) {
-    std::optional<SeenBackend> found = backend_in(execute(connection, look_sql(kOwnPid).c_str()));
+void Watch::identify(Client& session) {
+    std::optional<SeenBackend> found = backend_in(session.answer_to(look_sql(kOwnPid).c_str()));
     // A pooler's client has another backend by and by.
-    if (found && found->pid != std::to_string(PQbackendPID(connection))) found->pid.clear();
+    if (found && found->pid != std::to_string(PQbackendPID(session.handle()))) found->pid.clear();
     const core::Lock lock(mutex_);
     session_ = std::move(found);
 }

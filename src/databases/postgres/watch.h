@@ -48,7 +48,7 @@ class Watch {
     void session(pg_conn* connection);
     /// Asks the session which one it is; blocks for the answer. Where it gets none only a server
     /// that does not answer is noticed.
-    void identify(pg_conn* connection);
+    void identify(Client& session);
     /// We wait for the server; a handler has the session, and waits or not; or nobody waits.
     void busy() { use(Use::kOurs); }
     void lent() { use(Use::kHandlers); }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -20,14 +22,26 @@ constexpr std::int64_t kPruneRows = 10'000;
 constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 // For what another transaction holds: meanwhile this one may hold what others need.
 constexpr int kMostWaitS = 3;
+// As the relay's: a server that is slow says so itself before it is given up.
+constexpr int kStatementS = 60;
+constexpr std::chrono::seconds kMaxWait{65};
 constexpr std::string_view kLocked = "55P03";
 
 class PostgresSql final : public Sql {
   public:
+    // What a consumer does by itself takes as long as it takes, and is broken off.
+    enum class Waits : std::uint8_t { kWithoutLimit, kLimited };
     static Result<std::unique_ptr<Sql>> open(const std::string& url, int connect_timeout_s,
-                                             const std::optional<Trust>& trust) {
+                                             const std::optional<Trust>& trust, Waits waits) {
+        const bool is_limited = waits == Waits::kLimited;
         auto sql = std::unique_ptr<PostgresSql>(new PostgresSql(url, connect_timeout_s));
+        if (is_limited) sql->session_.limit_waits(std::chrono::seconds(connect_timeout_s));
         Status status = sql->session_.connect();
+        if (status.ok() && is_limited) {
+            status =
+                sql->run_as_is("SET statement_timeout = '" + std::to_string(kStatementS) + "s'")
+                    .status();
+        }
         if (status.ok()) status = sql->find_place();
         if (status.ok() && trust) status = sql->require_owners(*trust);
         if (status.ok() && trust) {
@@ -35,7 +49,12 @@ class PostgresSql final : public Sql {
                 sql->run_as_is("SET lock_timeout = '" + std::to_string(kMostWaitS) + "s'").status();
         }
         if (!status.ok()) return status;
+        if (is_limited) sql->limit_waits(kMaxWait);
         return std::unique_ptr<Sql>(std::move(sql));
+    }
+
+    void limit_waits(std::chrono::milliseconds most) override {
+        session_.limit_waits(std::min<std::chrono::milliseconds>(most, kMaxWait));
     }
 
     Result<Rows> run(const std::string& sql, const std::vector<std::string>& parameters,
@@ -48,8 +67,8 @@ class PostgresSql final : public Sql {
         postgres::Params params;
         for (const std::string& parameter : parameters) params.lend_untyped(parameter);
         const LibpqSession::Use use(session_);
-        const postgres::Rows result = postgres::execute(session_.connection(), statement.c_str(),
-                                                        params, postgres::Format::kText);
+        const postgres::Rows result = session_.ask(statement.c_str(), params);
+        if (session_.silent()) return session_.silence();
         if (!result.succeeded()) {
             return failed(postgres::operate_error(session_.connection(), result.get(), kReading),
                           statement);
@@ -91,7 +110,11 @@ class PostgresSql final : public Sql {
         PGconn* connection = session_.connection();
         Status status = run("BEGIN READ ONLY", {}, nullptr).status();
         if (!status.ok()) return status;
-        status = run("SELECT set_config('search_path', $1, true)", {path_}, nullptr).status();
+        // The user's query takes as long as it takes.
+        status = run("SELECT set_config('search_path', $1, true), "
+                     "set_config('statement_timeout', '0', true)",
+                     {path_}, nullptr)
+                     .status();
         if (!status.ok()) return status;
         if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
             return postgres::operate_error(connection, nullptr, kReading);
@@ -248,7 +271,8 @@ class PostgresSql final : public Sql {
     // connection, as the transaction of this one has failed; others' details are NULL to who may
     // not see them.
     [[nodiscard]] std::string holders(const std::string& statement) const {
-        const auto other = open(session_.url(), session_.connect_timeout_s(), std::nullopt);
+        const auto other =
+            open(session_.url(), session_.connect_timeout_s(), std::nullopt, Waits::kLimited);
         if (!other.ok()) return {};
         const auto rows = (*other)->run(
             "WITH held AS (SELECT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_class c ON "
@@ -325,7 +349,9 @@ class PostgresSql final : public Sql {
 
 Result<std::unique_ptr<Sql>> open_postgres_sql(const std::string& url, int connect_timeout_s,
                                                const std::optional<Trust>& trust) {
-    return PostgresSql::open(url, connect_timeout_s, trust);
+    using Waits = PostgresSql::Waits;
+    return PostgresSql::open(url, connect_timeout_s, trust,
+                             trust ? Waits::kLimited : Waits::kWithoutLimit);
 }
 
 }  // namespace outbox::consumer

@@ -1,6 +1,7 @@
 #include "databases/postgres/receive/session.h"
 
 #include <chrono>
+#include <cmath>
 #include <libpq-events.h>
 #include <libpq-fe.h>
 #include <tuple>
@@ -75,7 +76,10 @@ Status LibpqSession::open() {
                 "connecting to the consumer's database: no answer within " +
                     std::to_string(timeout.count()) + " s"};
     }
-    if (client_.sound()) return {};
+    if (client_.sound()) {
+        if (is_limited()) client_.send_without_waiting();
+        return {};
+    }
     const std::string message = client_.message();
     ErrorInfo error = receive_error(postgres::refused_state_in(message), message,
                                     "connecting to the consumer's database");
@@ -88,7 +92,7 @@ Status LibpqSession::open() {
 
 Status LibpqSession::set_up() {
     if (Status status = run(kSession, "preparing the session"); !status.ok()) return status;
-    watch_.identify(connection());
+    watch_.identify(client_);
     for (const Prepared& statement : prepared_) {
         const Rows prepared(PQprepare(connection(), statement.name, statement.sql, 0, nullptr));
         if (!prepared.succeeded()) {
@@ -145,9 +149,25 @@ int LibpqSession::on_result(int event, void* info, void* session) {
     return 1;
 }
 
+Rows LibpqSession::ask(const char* statement, const Params& params) {
+    return client_.collect(
+        postgres::send(connection(), statement, params, postgres::Format::kText));
+}
+
+ErrorInfo LibpqSession::silence() const {
+    const std::chrono::duration<double> waited = client_.patience().most;
+    return {ErrorCode::kConnectionLost,
+            Advice::kRetryDestination,
+            {},
+            "PostgreSQL at " + client_.host() + " gave no answer within " +
+                std::to_string(std::lround(waited.count())) + " s; is it overloaded or stopped?"};
+}
+
 Status LibpqSession::run(const char* sql, const char* doing) {
-    const Rows result = postgres::execute(connection(), sql);
+    const Rows result =
+        is_limited() ? client_.answer_to(sql) : postgres::execute(connection(), sql);
     if (result.succeeded()) return {};
+    if (silent()) return lost(silence());
     return lost(receive_error(connection(), result.get(), doing));
 }
 

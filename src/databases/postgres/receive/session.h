@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <libpq-fe.h>
 #include <optional>
 #include <span>
@@ -40,6 +41,15 @@ class LibpqSession {
 
     /// Not known to be broken.
     [[nodiscard]] bool sound() const { return client_.sound(); }
+
+    /// A `connect` and an `ask` that wait longer than that for something from the server fail, and
+    /// the session is of no use then. Before `connect`, and not where a handler works on it.
+    void limit_waits(std::chrono::milliseconds most) { client_.limit_waits({.most = most}); }
+    /// Runs one statement, which such a limit holds for.
+    Rows ask(const char* statement, const Params& params);
+    /// The server gave no answer in time, and the error that says so.
+    [[nodiscard]] bool silent() const { return client_.silent(); }
+    [[nodiscard]] ErrorInfo silence() const;
 
     Status connect();
     /// Of this session; another one each time it is made anew, and never 0.
@@ -87,6 +97,7 @@ class LibpqSession {
     Result<Rows> execute(const char* statement, const Params& params, const char* doing);
 
   private:
+    [[nodiscard]] bool is_limited() const { return client_.patience().most.count() >= 0; }
     Status open();
     Status set_up();
     Status check_rights();

@@ -378,6 +378,41 @@ TEST_P(Formats, EachRouteHasItsOwnAndALetterIsWrittenInTheOneThatItsRouteHasByTh
                                  HasSubstr(R"("ce_region":"eu")"), HasSubstr(" [1, 2]")));
     EXPECT_EQ(received("a") + received("b") + received("c"), 6);
 }
+
+TEST(HeldTables, AreWaitedForForShortAndTheirHolderIsNamed) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg holder(url);
+    const std::string tables = holder.value(
+        "SELECT string_agg(relname, ', ') FROM pg_class WHERE relkind IN ('r', 'p') AND "
+        "relnamespace = 'public'::regnamespace");
+    holder.exec("SET application_name = 'a dump'; BEGIN; LOCK " + tables);
+    std::vector<std::pair<std::string, std::future<Finished>>> commands;
+    for (const std::vector<std::string>& command :
+         std::vector<std::vector<std::string>>{{"status", "--db"},
+                                               {"dead", "list", "--db"},
+                                               {"explain", "--key", "k", "--db"},
+                                               {"scheduled", "list", "--db"},
+                                               {"tenant", "list", "--db"},
+                                               {"replay", "list", "--from"}}) {
+        commands.emplace_back(command.front(), std::async(std::launch::async, [&, command] {
+                                  auto words = command;
+                                  words.push_back(url);
+                                  return outbox.run(words);
+                              }));
+    }
+    for (auto& [name, command] : commands) {
+        const Finished ended = command.get();
+        EXPECT_NE(ended.status.code, 0) << name;
+        EXPECT_THAT(ended.err, AllOf(HasSubstr("OB_CONFLICT"),
+                                     HasSubstr("probably pid " +
+                                               std::to_string(PQbackendPID(holder.handle())) +
+                                               " (a dump, user postgres, since ")))
+            << name;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(On, Formats, testing::Values("postgres"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -11,6 +11,7 @@
 #include "core/url.h"
 #include "databases/postgres/cancel.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/lock_holders.h"
 
 namespace outbox::postgres {
 namespace {
@@ -149,7 +150,32 @@ ErrorInfo Connection::error_of(const Rows& rows) const {
     if (rows.state().data() == nullptr || rows.message().data() == nullptr) {
         return relay_error("", client_.message(), context);
     }
-    return relay_error(rows.state(), rows.message(), context);
+    ErrorInfo error = relay_error(rows.state(), rows.message(), context);
+    if (asks_ && error.backend_code == kNoLockState) {
+        error.message = no_lock_message("for too long", holders());
+    }
+    return error;
+}
+
+void Connection::runs(std::string_view statement) {
+    if (asks_) asks_->statement = statement;
+}
+
+// The transaction of this one has failed.
+std::string Connection::holders() const {
+    // As short as the shortest limit of a statement.
+    constexpr std::int64_t kHeldS = 2;
+    auto other = open(asks_->url, asks_->timeout_s);
+    if (!other.ok()) return {};
+    // A statement may have a table as a parameter, or by its number.
+    std::string who;
+    for (const std::string& statement : {asks_->statement, std::string()}) {
+        const auto rows = other->query(std::string(lock_holders_sql()),
+                                       Params().integer(kHeldS).text("").text(statement));
+        if (rows.ok()) who = rows->string(0, 0);
+        if (!who.empty()) break;
+    }
+    return who;
 }
 
 void Connection::FreeCopy::operator()(char* bytes) const {
@@ -162,10 +188,12 @@ Result<Rows> Connection::checked(Rows rows) const {
 }
 
 Status Connection::execute(const std::string& sql) {
+    runs(sql);
     return checked(answer_to(sql)).status();
 }
 
 Result<Rows> Connection::query(const std::string& sql, const Params& params) {
+    runs(sql);
     return checked(collect(send(client_.handle(), sql.c_str(), params, Format::kText)));
 }
 
@@ -176,6 +204,7 @@ Status Connection::prepare(const char* name, const std::string& sql, const Param
 }
 
 Result<Rows> Connection::query_prepared(const char* name, const Params& params) {
+    runs({});
     return checked(collect(send_prepared(client_.handle(), name, params, Format::kText)));
 }
 
@@ -183,6 +212,7 @@ Status Connection::run_pipeline(std::span<const Statement> statements,
                                 std::vector<std::int64_t>* affected) {
     PGconn* connection = client_.handle();
     const auto lost = [&] { return error_of(Rows()); };
+    runs({});
     if (PQenterPipelineMode(connection) == 0) return lost();
     for (const Statement& statement : statements) {
         if (!send(connection, statement.step(), Format::kText)) return lost();

@@ -84,6 +84,10 @@ class Connection {
         client_.limit_waits({.most = max_wait, .descriptor = stop});
     }
 
+    /// An operator's: where a lock is not to be had the error says who probably holds it, for which
+    /// it asks by another connection.
+    void name_holders(const std::string& url, int timeout_s) { asks_ = {url, timeout_s, {}}; }
+
     [[nodiscard]] bool usable() const { return client_.sound(); }
     /// The database keeps any character; one of another encoding refuses those it lacks.
     [[nodiscard]] bool keeps_utf8() const;
@@ -114,7 +118,15 @@ class Connection {
     };
     enum class Stream : std::uint8_t { kNone, kRows, kCopy };
 
+    struct Asks {
+        std::string url;
+        int timeout_s = 0;
+        std::string statement;  // the last one; empty: not known
+    };
+
     Connection() = default;
+    void runs(std::string_view statement);
+    [[nodiscard]] std::string holders() const;
     Result<Rows> checked(Rows rows) const;
     int take_copy_row();
     Status end_stream(const std::function<bool()>& goes_on = [] { return true; });
@@ -123,6 +135,7 @@ class Connection {
 
     Client client_;
     std::vector<std::string> schemas_;
+    std::optional<Asks> asks_;
     Stream stream_ = Stream::kNone;
     bool copy_header_ = false;
     std::optional<Rows> row_;

@@ -9,6 +9,7 @@
 
 #include "consumer/fence.h"
 #include "databases/postgres/errors.h"
+#include "databases/postgres/lock_holders.h"
 #include "databases/postgres/owners.h"
 #include "databases/postgres/receive/fence.h"
 #include "databases/postgres/receive/session.h"
@@ -25,7 +26,6 @@ constexpr int kMostWaitS = 3;
 // As the relay's: a server that is slow says so itself before it is given up.
 constexpr int kStatementS = 60;
 constexpr std::chrono::seconds kMaxWait{65};
-constexpr std::string_view kLocked = "55P03";
 
 class PostgresSql final : public Sql {
   public:
@@ -255,44 +255,20 @@ class PostgresSql final : public Sql {
     }
 
     [[nodiscard]] ErrorInfo failed(ErrorInfo error, const std::string& statement) const {
-        if (error.backend_code != kLocked) return error;
-        const std::string who = holders(statement);
-        error.message = "another transaction has held what this needs for over " +
-                        std::to_string(kMostWaitS) + " s" +
-                        (who.empty() ? " (pg_locks says whose)" : ", probably " + who) +
-                        "; this was rolled back: end that transaction (a session's with SELECT "
-                        "pg_terminate_backend(PID), a prepared one with ROLLBACK PREPARED 'NAME'), "
-                        "and run the command again";
+        if (error.backend_code == postgres::kNoLockState) {
+            error.message = postgres::no_lock_message(
+                "for over " + std::to_string(kMostWaitS) + " s", holders(statement));
+        }
         return error;
     }
 
-    // Who has had locks on the statement's tables for so long, the oldest first, but those that
-    // wait for others themselves, as a relay may, behind those that do not. Asked on another
-    // connection, as the transaction of this one has failed; others' details are NULL to who may
-    // not see them.
+    // Asked on another connection, as the transaction of this one has failed.
     [[nodiscard]] std::string holders(const std::string& statement) const {
         const auto other =
             open(session_.url(), session_.connect_timeout_s(), std::nullopt, Waits::kLimited);
         if (!other.ok()) return {};
-        const auto rows = (*other)->run(
-            "WITH held AS (SELECT l.pid, l.virtualtransaction FROM pg_locks l JOIN pg_class c ON "
-            "c.oid = l.relation JOIN pg_namespace s ON s.oid = c.relnamespace WHERE l.granted AND "
-            "l.mode <> 'AccessShareLock' AND s.nspname = $2 AND c.relname LIKE 'outbox\\_%' AND "
-            "strpos($3, c.relname) > 0), one AS ("
-            "SELECT a.xact_start AS since, 'pid ' || a.pid AS name, nullif(a.application_name, '') "
-            "AS program, a.usename AS role, CASE WHEN pg_blocking_pids(a.pid) <> '{}' THEN "
-            "'waits itself for pid ' || array_to_string(pg_blocking_pids(a.pid), ', ') END AS "
-            "waits FROM pg_stat_activity a WHERE coalesce(a.backend_type, 'client backend') = "
-            "'client backend' AND a.pid IN (SELECT pid FROM held) UNION ALL SELECT p.prepared, "
-            "'prepared transaction ' || quote_literal(p.gid), NULL, p.owner, NULL FROM "
-            "pg_prepared_xacts p WHERE '-1/' || "
-            "p.transaction IN (SELECT virtualtransaction FROM held)) "
-            "SELECT string_agg(h.name || ' (' || concat_ws(', ', h.program, 'user ' || h.role, "
-            "'since ' || to_char(h.since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC', "
-            "h.waits) || ')', ', ' ORDER BY h.waits IS NOT NULL, h.since) FROM (SELECT * FROM one "
-            "WHERE coalesce(since < clock_timestamp() - $1::bigint * interval '1 second', true) "
-            "ORDER BY waits IS NOT NULL, since LIMIT 3) h",
-            {std::to_string(kMostWaitS), place_, statement}, nullptr);
+        const auto rows = (*other)->run(std::string(postgres::lock_holders_sql()),
+                                        {std::to_string(kMostWaitS), place_, statement}, nullptr);
         return rows.ok() ? (*rows)[0][0].value_or("") : std::string();
     }
 

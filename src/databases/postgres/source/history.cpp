@@ -49,7 +49,13 @@ class PostgresHistory final : public replay::History {
         : config_(std::move(config)),
           table_(std::move(table)),
           side_schema_(std::move(side_schema)),
-          session_(config_, [](Connection&) { return Status(); }, table_.path) {}
+          session_(
+              config_,
+              [this](Connection& made) {
+                  made.name_holders(config_.url, config_.connect_timeout_s);
+                  return Status();
+              },
+              table_.path) {}
 
     [[nodiscard]] std::string table_name() const override {
         return table_.schema + "." + table_.name;
@@ -290,6 +296,7 @@ class PostgresHistory final : public replay::History {
 Result<std::unique_ptr<replay::History>> open_history(const PostgresSourceConfig& config) {
     auto connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
+    connection->name_holders(config.url, config.connect_timeout_s);
     PostgresSourceConfig looking = config;
     looking.tenants.clear();  // the selection says which
     auto table = resolve_table(*connection, looking);

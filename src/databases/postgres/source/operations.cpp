@@ -592,6 +592,7 @@ Result<std::unique_ptr<Operations>> open_operations(const PostgresSourceConfig& 
                                                     const std::string& table) {
     auto connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
+    connection->name_holders(config.url, config.connect_timeout_s);
     const auto tables =
         look_for_side_tables(*connection, quote_identifier(table.substr(0, table.find('.'))));
     if (!tables.ok()) return tables.status();

@@ -83,6 +83,7 @@ class PostgresSource final : public spi::Source {
     Result<spi::Beginning> preview(std::span<const spi::RouteName> routes) override {
         Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
         if (!connection.ok()) return connection.status();
+        connection->name_holders(config_.url, config_.connect_timeout_s);
         const Result<SideTables> side =
             look_for_side_tables(*connection, quote_identifier(table_.schema));
         if (!side.ok()) return side.status();
@@ -100,6 +101,7 @@ class PostgresSource final : public spi::Source {
     Result<std::vector<spi::Finding>> check() override {
         Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
         if (!connection.ok()) return connection.status();
+        connection->name_holders(config_.url, config_.connect_timeout_s);
         if (Status path = connection->follow(table_.path); !path.ok()) return path;
         return check_table(*connection, table_, config_);
     }
@@ -136,6 +138,7 @@ class PostgresSource final : public spi::Source {
 Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceConfig& config) {
     Result<Connection> connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
+    connection->name_holders(config.url, config.connect_timeout_s);
     Result<Table> table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
     if (config.make_side_tables && table->deletes_unasked) {

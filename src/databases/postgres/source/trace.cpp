@@ -443,6 +443,7 @@ class PostgresTracer final : public EventTracer {
 Result<std::unique_ptr<EventTracer>> open_tracer(const PostgresSourceConfig& config) {
     auto connection = Connection::open(config.url, config.connect_timeout_s);
     if (!connection.ok()) return connection.status();
+    connection->name_holders(config.url, config.connect_timeout_s);
     auto table = resolve_table(*connection, config);
     if (!table.ok()) return table.status();
     const auto side = look_for_side_tables(*connection, quote_identifier(table->schema));

@@ -123,6 +123,17 @@ Result<std::optional<PausedTenant>> find_paused(Operations& operations, const st
     return std::optional<PausedTenant>();
 }
 
+// Dead letters that are retried wait for their tenant, too.
+std::string retried_text(Operations& operations, const std::string& tenant) {
+    DeadFilter letters;
+    letters.tenant = tenant;
+    const auto all = operations.count_dead(letters);
+    const auto idle = operations.count_dead(letters.of_idle());
+    if (!all.ok() || !idle.ok() || *all <= *idle) return {};
+    return " and " + with_commas(*all - *idle) + " retried dead letter" +
+           (*all - *idle == 1 ? "" : "s");
+}
+
 // Says that it is done, with what of the tenant is left.
 int tell(const runtime::Invocation& invocation, const Opened& opened, const std::string& state) {
     const auto left = left_of(*opened.operations, opened.tenant);
@@ -138,8 +149,10 @@ int tell(const runtime::Invocation& invocation, const Opened& opened, const std:
         return runtime::kExitOk;
     }
     std::cout << "tenant " << to_printable(opened.tenant) << " is " << state
-              << (left.ok() ? "; " + left->text() + (state == "paused" ? " kept" : " to be sent")
-                            : std::string())
+              << (left.ok()
+                      ? "; " + left->text() + retried_text(*opened.operations, opened.tenant) +
+                            (state == "paused" ? " kept" : " to be sent")
+                      : std::string())
               << "\n";
     return runtime::kExitOk;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "backend/bare.h"
 #include "core/redact.h"
 #include "core/url.h"
 
@@ -72,17 +71,6 @@ std::string weakness_of_database(const std::string& url) {
 TlsUse tls_of_database(const std::string& url) {
     const auto database = find_database(url);
     return database.ok() && (*database)->tls != nullptr ? (*database)->tls(url) : TlsUse();
-}
-
-Status check_bare(const Destination& destination, std::string_view scheme) {
-    const auto url = parse_url(destination.url);
-    if (!url.ok()) return url.status();
-    const std::string who = std::string(scheme) + ":";
-    const auto none = read_backend_options({who, "", {}}, url->query, destination.options);
-    if (!none.ok()) return none.status();
-    if (url->user.empty() && url->authority.empty() && url->path.empty()) return {};
-    return {
-        ErrorCode::kConfigInvalid, Advice::kStop, {}, "write '" + who + "' with nothing behind it"};
 }
 
 std::string urls_of_databases() {

@@ -440,6 +440,8 @@ TEST_P(Tenants, ALetterThatIsRetriedWaitsForItsTenantAndThatIsSaid) {
     const Finished retried = run_on({"dead", "retry", "--all"});
     EXPECT_EQ(retried.status.code, 0) << retried.err;
     EXPECT_EQ(retried.err, "outbox: 1 of them wait until tenant aaaa is resumed: it is paused\n");
+    EXPECT_THAT(run_on({"tenant", "resume", "aaaa", "--reason", "x"}).out,
+                HasSubstr("0 events and 1 retried dead letter to be sent"));
 }
 
 TEST_P(Tenants, ANameTooLongToBePausedIsRefusedBeforeAnythingIsDone) {

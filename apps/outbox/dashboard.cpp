@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 
 #include "admin/server.h"
@@ -19,6 +20,7 @@ namespace outbox::app {
 namespace {
 
 constexpr std::chrono::milliseconds kLookForSignal{100};
+constexpr std::chrono::seconds kGrace{5};  // for what is under way
 
 // The database of the outbox, and the consumers'.
 Status check_ways(const SourceConfig& source, const std::vector<std::string>& consumers) {
@@ -63,6 +65,19 @@ Result<std::function<Result<std::string>()>> token_of(const runtime::OptionValue
     }
     token = [file] { return dashboard::read_token(file); };
     return token;
+}
+
+bool await_pages(std::vector<std::future<void>>& pages, runtime::StopSignals& signals,
+                 std::chrono::milliseconds most) {
+    const auto until = std::chrono::steady_clock::now() + most;
+    for (const std::future<void>& page : pages) {
+        while (page.wait_for(kLookForSignal) != std::future_status::ready) {
+            const auto signal = signals.wait(std::chrono::milliseconds(0));
+            if (signal && *signal != SIGHUP) return false;
+            if (std::chrono::steady_clock::now() >= until) return false;
+        }
+    }
+    return true;
 }
 
 int run_dashboard(const runtime::Invocation& invocation) {
@@ -112,7 +127,11 @@ int run_dashboard(const runtime::Invocation& invocation) {
         const auto signal = signals.wait(kLookForSignal);
         if (signal && *signal != SIGHUP) break;
     }
-    return runtime::kExitOk;
+    std::vector<std::future<void>> pages;
+    pages.push_back(admin::AdminServer::let_go(*std::move(server)));
+    if (await_pages(pages, signals, kGrace)) return runtime::kExitOk;
+    warn("a database has not answered what the page asked; outbox_audit says what was changed");
+    std::_Exit(runtime::kExitFailed);
 }
 
 }  // namespace outbox::app

@@ -1,19 +1,25 @@
 #include "relay/relay.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <functional>
+#include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "admin/pages.h"
 #include "admin/server.h"
 #include "backend/backends.h"
 #include "commands.h"
+#include "core/mutex.h"
 #include "core/system_clock.h"
 #include "core/url.h"
 #include "dashboard.h"
@@ -143,6 +149,25 @@ nlohmann::ordered_json stats_of(const relay::Relay& relay) {
             {"routes", routes}};
 }
 
+/// The relay whose figures a page shows, which may outlive it.
+class ShownRelay {
+  public:
+    explicit ShownRelay(const relay::Relay& relay) : relay_(&relay) {}
+
+    void end() {
+        const core::Lock lock(mutex_);
+        relay_ = nullptr;
+    }
+    nlohmann::ordered_json stats() {
+        const core::Lock lock(mutex_);
+        return relay_ != nullptr ? stats_of(*relay_) : nlohmann::ordered_json();
+    }
+
+  private:
+    core::Mutex mutex_;
+    const relay::Relay* relay_ OUTBOX_GUARDED_BY(mutex_);
+};
+
 /// What the dashboard is served with.
 struct Dashboard {
     std::function<Result<std::string>()> token;  // null: it is not
@@ -151,7 +176,7 @@ struct Dashboard {
 
 // Null without a token.
 admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& dashboard,
-                                 const relay::Relay& relay) {
+                                 std::shared_ptr<ShownRelay> relay) {
     if (dashboard.token == nullptr) return {};
     SourceConfig source = config.source;
     source.make_side_tables = false;
@@ -160,7 +185,7 @@ admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& das
         make_desk({.source = source,
                    .table_named = true,
                    .blocks_key = dashboard.blocks_key,
-                   .relay = [&relay] { return stats_of(relay); }}));
+                   .relay = [relay = std::move(relay)] { return relay->stats(); }}));
 }
 
 // Null when it is off, or when the default address is taken: only an address that was asked for
@@ -201,9 +226,9 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(
 }
 
 // Nothing is lost by it: what is not recorded is sent again.
-[[noreturn]] void kill_own_process(const runtime::LogFields& why) {
+[[noreturn]] void kill_own_process(const runtime::LogFields& why, int code = runtime::kExitFailed) {
     runtime::log(LogLevel::kWarn, "killed", why);
-    std::_Exit(runtime::kExitFailed);
+    std::_Exit(code);
 }
 
 // What the relay is made of, found good before anything is stopped for it.
@@ -247,6 +272,16 @@ Result<std::optional<Setup>> set_up_unlocked(const runtime::Invocation& invocati
 }
 
 using Again = std::function<Result<runtime::Invocation>()>;
+using Clock = std::chrono::steady_clock;
+
+/// What is there before and after one relay.
+struct Life {
+    runtime::StopSignals& signals;
+    const Again& again;
+    std::optional<Setup> next = {};               ///< What SIGHUP asks to go on with.
+    std::vector<std::future<void>> pages = {};    ///< Of relays that have ended.
+    std::optional<Clock::time_point> until = {};  ///< Then the process ends, whatever it waits for.
+};
 
 // SIGHUP: secrets and options are read anew. What is wrong with them leaves the relay as it is.
 std::optional<Setup> reload(const Again& again) {
@@ -265,28 +300,25 @@ std::optional<Setup> reload(const Again& again) {
     return std::nullopt;
 }
 
-// Runs the relay on a thread of its own until a signal or its own end. `next`: what SIGHUP asks to
-// go on with. A thread that waits for a server which has stopped answering may take longer than the
-// grace: then the process ends without.
-Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals,
-                        std::chrono::milliseconds grace, const Again& again,
-                        std::optional<Setup>& next) {
-    using Clock = std::chrono::steady_clock;
+// Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a
+// server which has stopped answering may take longer than the grace: then the process ends without.
+Status run_until_signal(relay::Relay& relay, std::chrono::milliseconds grace, Life& life) {
     Status result;
     std::atomic<bool> ended{false};
     std::jthread thread([&](const std::stop_token& stop) {
         result = relay.run(stop);
         ended.store(true);
     });
-    std::optional<Clock::time_point> until;
+    std::optional<Clock::time_point>& until = life.until;
+    std::optional<Setup>& next = life.next;
     while (!ended.load()) {
-        const auto signal = signals.wait(kSignalLook);
+        const auto signal = life.signals.wait(kSignalLook);
         if (until && Clock::now() >= *until) {
             kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
         }
         if (!signal) continue;
         if (*signal == SIGHUP) {
-            if (!until) next = reload(again);
+            if (!until) next = reload(life.again);
             if (until || !next) continue;
         }
         // Asked to end while it was stopping to begin anew.
@@ -304,8 +336,7 @@ Status run_until_signal(relay::Relay& relay, runtime::StopSignals& signals,
 }
 
 // One relay, until it ends or SIGHUP asks for the next one.
-Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& again,
-               std::optional<Setup>& next) {
+Status run_one(const Setup& setup, Life& life) {
     const RelayConfig& config = setup.config;
     const std::string table = setup.source->table_name();
     auto routes = routes_of(config, *setup.source);
@@ -316,16 +347,56 @@ Status run_one(const Setup& setup, runtime::StopSignals& signals, const Again& a
     options.spans = spans->queue;
     const core::SystemClock clock;
     relay::Relay relay(*setup.source, std::move(*routes), options, clock, log_note);
-    const auto admin = start_admin(config.admin, relay, table, options, *spans,
-                                   site_of(config, setup.dashboard, relay));
+    const auto shown = std::make_shared<ShownRelay>(relay);  // the page, which may outlive us, too
+    auto admin = start_admin(config.admin, relay, table, options, *spans,
+                             site_of(config, setup.dashboard, shown));
     if (!admin.ok()) return admin.status();
     for (const runtime::RouteConfig& route : config.routes) {
         runtime::log(LogLevel::kInfo, "route", {{"route", route.name}, {"to", redact(route.to)}});
     }
     runtime::log(LogLevel::kInfo, "started",
                  {{"version", OUTBOX_VERSION}, {"source", table}, {"owner", options.owner}});
-    return run_until_signal(relay, signals, std::chrono::milliseconds(options.shutdown_grace_ms),
-                            again, next);
+    const Status status =
+        run_until_signal(relay, std::chrono::milliseconds(options.shutdown_grace_ms), life);
+    // A page may wait for a session that does not answer; what comes next does not.
+    if (*admin != nullptr) life.pages.push_back(admin::AdminServer::let_go(*std::move(admin)));
+    shown->end();
+    return status;
+}
+
+// One relay after the other. The exit code.
+int run_all(Setup first, Life& life) {
+    for (std::optional<Setup> setup = std::move(first); setup;) {
+        life.next.reset();
+        life.until.reset();
+        const Status status = run_one(*setup, life);
+        if (!status.ok()) {
+            runtime::log(LogLevel::kError, "stopped", {{"error", describe(status.error())}});
+            const int code = runtime::exit_code_of(status.error().code);
+            return code == runtime::kExitFailed ? runtime::kExitStopped : code;
+        }
+        setup = std::exchange(life.next, std::nullopt);
+        if (!setup) break;
+        std::erase_if(life.pages, [](const std::future<void>& page) {
+            return page.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+        });
+        runtime::configure_logs(setup->config.log_level, setup->config.log_format);
+        runtime::log(LogLevel::kInfo, "reloaded");
+    }
+    return runtime::kExitOk;
+}
+
+// A page that waits for a server which has stopped answering is left behind.
+void leave_pages(Life& life, int code) {
+    auto most = std::chrono::duration_cast<std::chrono::milliseconds>(kAfterGrace);
+    if (life.until) {
+        most = std::clamp(
+            std::chrono::duration_cast<std::chrono::milliseconds>(*life.until - Clock::now()),
+            std::chrono::milliseconds(0), most);
+    }
+    if (await_pages(life.pages, life.signals, most)) return;
+    kill_own_process({{"error", "a database has not answered what the dashboard asked"}},
+                     code == runtime::kExitOk ? runtime::kExitFailed : code);
 }
 
 }  // namespace
@@ -343,21 +414,15 @@ int run_relay(const runtime::Invocation& invocation, const Again& again) {
     }
     auto started = set_up_unlocked(invocation, signals);
     if (!started.ok()) return report(started.error());
-    for (std::optional<Setup> setup = *std::move(started); setup;) {
-        std::optional<Setup> next;
-        const Status status = run_one(*setup, signals, again, next);
-        if (!status.ok()) {
-            runtime::log(LogLevel::kError, "stopped", {{"error", describe(status.error())}});
-            const int code = runtime::exit_code_of(status.error().code);
-            return code == runtime::kExitFailed ? runtime::kExitStopped : code;
-        }
-        setup = std::move(next);
-        if (!setup) break;
-        runtime::configure_logs(setup->config.log_level, setup->config.log_format);
-        runtime::log(LogLevel::kInfo, "reloaded");
+    if (!*started) {
+        runtime::log(LogLevel::kInfo, "stopped");
+        return runtime::kExitOk;
     }
-    runtime::log(LogLevel::kInfo, "stopped");
-    return runtime::kExitOk;
+    Life life{.signals = signals, .again = again};
+    const int code = run_all(**std::move(started), life);
+    leave_pages(life, code);
+    if (code == runtime::kExitOk) runtime::log(LogLevel::kInfo, "stopped");
+    return code;
 }
 
 }  // namespace outbox::app

@@ -25,6 +25,8 @@ using asio::ip::tcp;
 
 using Pages = std::map<std::string, AdminServer::Page>;
 using Response = http::response<http::string_body>;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 ErrorInfo address_error(const std::string& host, std::uint16_t port, const std::string& what) {
     return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
@@ -34,6 +36,8 @@ ErrorInfo address_error(const std::string& host, std::uint16_t port, const std::
 HttpResponse problem(unsigned status, const std::string& text) {
     return {status, "text/plain; charset=utf-8", text + "\n"};
 }
+
+constexpr milliseconds kTurnLook{500};
 
 class Session;
 
@@ -59,6 +63,12 @@ class Worker {
         }
         wake_.notify_one();
     }
+    // For how long it has been at the job that runs.
+    [[nodiscard]] milliseconds busy() {
+        const core::Lock lock(mutex_);
+        if (!busy_since_) return milliseconds(0);
+        return std::chrono::duration_cast<milliseconds>(steady_clock::now() - *busy_since_);
+    }
 
   private:
     void run() {
@@ -66,11 +76,13 @@ class Worker {
             std::function<void()> job;
             {
                 const core::Lock lock(mutex_);
+                busy_since_.reset();
                 wake_.wait(mutex_,
                            [this]() OUTBOX_REQUIRES(mutex_) { return ended_ || !jobs_.empty(); });
                 if (ended_) return;
                 job = std::move(jobs_.front());
                 jobs_.pop_front();
+                busy_since_ = steady_clock::now();
             }
             job();
         }
@@ -79,6 +91,7 @@ class Worker {
     core::Mutex mutex_;
     core::Condition wake_;
     std::deque<std::function<void()>> jobs_ OUTBOX_GUARDED_BY(mutex_);
+    std::optional<steady_clock::time_point> busy_since_ OUTBOX_GUARDED_BY(mutex_);
     bool ended_ OUTBOX_GUARDED_BY(mutex_) = false;
     std::thread thread_;
 };
@@ -97,7 +110,7 @@ struct Shared {
         const http::request<http::string_body>& request) const {
         const std::string target(request.target().data(), request.target().size());
         const auto page = pages.find(target.substr(0, target.find('?')));
-        if (page == pages.end() && site) return std::nullopt;
+        if (page == pages.end() && worker != nullptr) return std::nullopt;
         const auto host = request[http::field::host];
         if (check_host && !names_this_machine({host.data(), host.size()})) {
             return problem(403, "the Host header does not name this machine");
@@ -148,7 +161,8 @@ HttpResponse answer_of(const std::function<HttpResponse()>& page) {
 // One connection. Shared by the callbacks that are pending on it; gone with the last of them.
 class Session : public std::enable_shared_from_this<Session> {
   public:
-    Session(tcp::socket socket, Shared& shared) : stream_(std::move(socket)), shared_(shared) {
+    Session(tcp::socket socket, Shared& shared)
+        : stream_(std::move(socket)), turn_(stream_.get_executor()), shared_(shared) {
         place_ = shared_.sessions.insert(shared_.sessions.end(), this);
     }
     ~Session() { (ended_ ? shared_.ending : shared_.sessions).erase(place_); }
@@ -160,6 +174,7 @@ class Session : public std::enable_shared_from_this<Session> {
         shared_.ending.splice(shared_.ending.end(), shared_.sessions, place_);
         ended_ = true;
         is_cut_off_ = true;
+        turn_.cancel();
         stream_.close();
     }
 
@@ -199,27 +214,60 @@ class Session : public std::enable_shared_from_this<Session> {
             for_site = !page;
             return page ? *std::move(page) : HttpResponse();
         });
-        if (for_site) return ask_site();
+        if (for_site) return ask_site(plain(parser_->release()));
         write(answer);
     }
 
+    // Shared by the server's thread and the site's.
+    struct Question {
+        HttpRequest request;
+        std::atomic<bool> has_answer{false};  // or gets one
+    };
+
+    std::optional<HttpResponse> known_answer(const HttpRequest& request) {
+        if (!shared_.site.at_once) return std::nullopt;
+        bool known = true;
+        HttpResponse answer = answer_of([&] {
+            auto found = shared_.site.at_once(request, shared_.worker->busy());
+            known = found.has_value();
+            return found ? *std::move(found) : HttpResponse();
+        });
+        return known ? std::optional(std::move(answer)) : std::nullopt;
+    }
+
     // Only the server's own thread touches the connection, and lets go of it.
-    void ask_site() {
+    void ask_site(HttpRequest request) {
+        if (const auto answer = known_answer(request)) return write(*answer);
+        const auto question = std::make_shared<Question>(std::move(request));
         stream_.expires_never();
-        shared_.worker->post([self = shared_from_this(), request = plain(parser_->release()),
-                              executor = stream_.get_executor()]() mutable {
-            // Nobody waits for the answer, and others wait for their turn.
-            const bool in_vain = self->is_cut_off_;
-            HttpResponse answer =
-                in_vain ? HttpResponse() : answer_of([&] { return self->shared_.site(request); });
-            asio::post(executor, [self = std::move(self), answer = std::move(answer)] {
-                self->write(answer);
+        shared_.worker->post(
+            [self = shared_from_this(), question, executor = stream_.get_executor()]() mutable {
+                std::optional<HttpResponse> answer;
+                // Where nobody waits for the answer any more, others wait for their turn.
+                if (!self->is_cut_off_ && !question->has_answer.exchange(true)) {
+                    answer = answer_of([&] { return self->shared_.site.ask(question->request); });
+                }
+                asio::post(executor, [self = std::move(self), answer = std::move(answer)] {
+                    if (answer) self->write(*answer);
+                });
             });
+        await_turn(question);
+    }
+
+    // Until it has come, or the site says that it is in vain.
+    void await_turn(const std::shared_ptr<Question>& question) {
+        turn_.expires_after(kTurnLook);
+        turn_.async_wait([self = shared_from_this(), question](beast::error_code error) {
+            if (error || self->ended_ || question->has_answer) return;
+            const auto answer = self->known_answer(question->request);
+            if (!answer) return self->await_turn(question);
+            if (!question->has_answer.exchange(true)) self->write(*answer);
         });
     }
 
     void write(const HttpResponse& answer) {
         if (ended_) return;
+        turn_.cancel();
         response_ = Response(static_cast<http::status>(answer.status), 11);
         response_.set(http::field::content_type, answer.content_type);
         response_.set(http::field::cache_control, "no-store");
@@ -244,6 +292,7 @@ class Session : public std::enable_shared_from_this<Session> {
     }
 
     beast::tcp_stream stream_;
+    asio::steady_timer turn_;
     Shared& shared_;
     std::list<Session*>::iterator place_;
     bool ended_ = false;
@@ -305,7 +354,7 @@ class AdminServer::Impl {
 
     void serve(Pages pages, std::chrono::seconds request_timeout, Site site) {
         shared_.pages = std::move(pages);
-        if (site) {
+        if (site.ask) {
             shared_.site = std::move(site);
             shared_.worker = &worker_.emplace();
             worker_->start();
@@ -315,11 +364,16 @@ class AdminServer::Impl {
         thread_ = std::thread([this] { context_.run(); });
     }
 
-    void stop() {
+    // Nobody is served any more, and the address is free.
+    void leave() {
         context_.stop();
         if (thread_.joinable()) thread_.join();
-        worker_.reset();
+        beast::error_code ignored;
+        std::ignore = acceptor_.close(ignored);
+        while (!shared_.sessions.empty()) shared_.sessions.front()->cut_off();
     }
+    void await_site() { worker_.reset(); }
+    [[nodiscard]] bool has_site() const { return worker_.has_value(); }
 
     [[nodiscard]] std::uint16_t port() const { return acceptor_.local_endpoint().port(); }
 
@@ -356,7 +410,25 @@ class AdminServer::Impl {
 AdminServer::AdminServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 AdminServer::~AdminServer() {
-    impl_->stop();
+    if (impl_ == nullptr) return;
+    impl_->leave();
+    impl_->await_site();
+}
+
+std::future<void> AdminServer::let_go(std::unique_ptr<AdminServer> server) {
+    std::promise<void> gone;
+    std::future<void> result = gone.get_future();
+    server->impl_->leave();
+    if (!server->impl_->has_site()) {
+        gone.set_value();
+        return result;
+    }
+    std::thread([impl = std::move(server->impl_), gone = std::move(gone)]() mutable {
+        impl->await_site();
+        impl.reset();
+        gone.set_value_at_thread_exit();
+    }).detach();
+    return result;
 }
 
 Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& host, std::uint16_t port,

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -57,21 +59,34 @@ class AdminServer {
   public:
     /// Called on the server's thread; must not block for long.
     using Page = std::function<HttpResponse()>;
-    /// Answers all other paths, with any method and Host: to look at those is its own. Called on a
-    /// second thread, one request at a time; may block: the pages are served meanwhile. The
-    /// server's end waits for it.
-    using Site = std::function<HttpResponse(const HttpRequest& request)>;
+    /// Answers all other paths, with any method and Host: to look at those is its own.
+    struct Site {
+        /// Called on the server's thread, now and then while a request waits for its turn; must
+        /// not block for long. `busy`: for how long `ask` has been at work on an earlier request, 0
+        /// where it is not. Nothing: `ask` is called in its turn.
+        std::function<std::optional<HttpResponse>(const HttpRequest& request,
+                                                  std::chrono::milliseconds busy)>
+            at_once;
+        /// Called on a second thread, one request at a time; may block: the rest is served
+        /// meanwhile. Null: there is no site.
+        std::function<HttpResponse(const HttpRequest& request)> ask;
+    };
 
     /// Listens at once. Port 0: any free one. Errors: kConfigInvalid when the address is in use,
     /// not ours, or not an address.
     static Result<std::unique_ptr<AdminServer>> start(
         const std::string& host, std::uint16_t port, std::map<std::string, Page> pages,
         std::chrono::seconds request_timeout = kRequestTimeout, Site site = {});
+    /// Waits for what the site is at work on.
     ~AdminServer();
     AdminServer(const AdminServer&) = delete;
     AdminServer& operator=(const AdminServer&) = delete;
 
     [[nodiscard]] std::uint16_t port() const;
+
+    /// Ends the server at once: its address is free, no page is called any more. What the site is
+    /// at work on goes on without it, for nobody. Ready when the site is gone, too.
+    static std::future<void> let_go(std::unique_ptr<AdminServer> server);
 
   private:
     class Impl;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "core/url.h"
@@ -115,35 +116,57 @@ admin::HttpResponse ask(const Desk& desk, const admin::HttpRequest& request) {
     return json_response(200, body);
 }
 
+// What needs no database.
+std::optional<admin::HttpResponse> answer_at_once(const GateConfig& gate,
+                                                  const admin::HttpRequest& request,
+                                                  std::chrono::milliseconds busy) {
+    const bool file_wanted = !request.path.starts_with("/api/");
+    const bool access_wanted = request.path == "/api/access";
+    if (!file_wanted && !access_wanted && busy < kMostBusy) return std::nullopt;
+    if (const auto foreign = refuse_foreign(gate, request)) return refused(*foreign);
+    if (access_wanted) {
+        const bool changes = gate.token != nullptr;
+        return json_response(
+            200, {{"changes", changes}, {"reading_needs_token", changes && !gate.loopback}});
+    }
+    if (!file_wanted) {
+        return refused({503, "busy",
+                        "a database has not answered the question before this one for over " +
+                            std::to_string(kMostBusy.count()) + " s; ask again later"});
+    }
+    const PageFile* file = find_page_file(request.path);
+    if (file == nullptr) {
+        return refused({404, "not_found", "there is no such page; the dashboard is at /"});
+    }
+    if (request.method != "GET") {
+        return refused({405, "method", "only GET and HEAD are served here"});
+    }
+    return guarded({200, std::string(file->content_type), std::string(file->text), {}});
+}
+
+admin::HttpResponse answer_of_desk(const GateConfig& gate, const Desk& desk,
+                                   const admin::HttpRequest& request) {
+    if (const auto refusal = refuse(gate, request)) return refused(*refusal);
+    // Whether a token is right, and nothing else.
+    if (request.path == "/api/token") {
+        const auto missing = refuse_without_token(gate, request);
+        return missing ? refused(*missing) : json_response(200, {{"token", "right"}});
+    }
+    return ask(desk, request);
+}
+
 }  // namespace
 
 admin::AdminServer::Site make_site(GateConfig gate, Desk desk) {
-    return [gate = std::move(gate), desk = std::move(desk)](const admin::HttpRequest& request) {
-        if (!request.path.starts_with("/api/")) {
-            if (const auto foreign = refuse_foreign(gate, request)) return refused(*foreign);
-            const PageFile* file = find_page_file(request.path);
-            if (file == nullptr) {
-                return refused({404, "not_found", "there is no such page; the dashboard is at /"});
-            }
-            if (request.method != "GET") {
-                return refused({405, "method", "only GET and HEAD are served here"});
-            }
-            return guarded({200, std::string(file->content_type), std::string(file->text), {}});
-        }
-        if (request.path == "/api/access") {
-            if (const auto foreign = refuse_foreign(gate, request)) return refused(*foreign);
-            const bool changes = gate.token != nullptr;
-            return json_response(
-                200, {{"changes", changes}, {"reading_needs_token", changes && !gate.loopback}});
-        }
-        if (const auto refusal = refuse(gate, request)) return refused(*refusal);
-        // Whether a token is right, and nothing else.
-        if (request.path == "/api/token") {
-            const auto missing = refuse_without_token(gate, request);
-            return missing ? refused(*missing) : json_response(200, {{"token", "right"}});
-        }
-        return ask(desk, request);
-    };
+    return {
+        .at_once =
+            [gate](const admin::HttpRequest& request, std::chrono::milliseconds busy) {
+                return answer_at_once(gate, request, busy);
+            },
+        .ask =
+            [gate = std::move(gate), desk = std::move(desk)](const admin::HttpRequest& request) {
+                return answer_of_desk(gate, desk, request);
+            }};
 }
 
 }  // namespace outbox::dashboard

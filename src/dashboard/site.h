@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -29,7 +30,10 @@ inline constexpr std::size_t kMaxPayloadBytes = 65'536;
 /// is null: there is nothing of this path. Called by one thread; may block.
 using Desk = std::function<Result<nlohmann::ordered_json>(const Question& question)>;
 
-/// The page's files, and behind /api/ what the desk answers.
+/// A desk that is at work on one question for longer is not waited for: others are told so (503).
+inline constexpr std::chrono::seconds kMostBusy{10};
+
+/// The page's files, also while the desk is at work, and behind /api/ what the desk answers.
 [[nodiscard]] admin::AdminServer::Site make_site(GateConfig gate, Desk desk);
 
 }  // namespace outbox::dashboard

@@ -1,13 +1,16 @@
 #include <filesystem>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 
 #include "tests/support/eventually.h"
 #include "tests/support/http_client.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
+#include "tests/support/still_sessions.h"
 
 namespace outbox::test {
 namespace {
@@ -175,6 +178,39 @@ TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) 
     EXPECT_TRUE(arrived("second"));
     EXPECT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_F(RelayCommand, ItsPageThatWaitsForOneSessionHoldsUpNeitherSighupNorTheEnd) {
+    const std::string token = outbox_.write("token", "a token that nobody guesses\n").string();
+    chmod(token.c_str(), 0600);
+    outbox_.write("outbox.toml", "to = \"" + mailbox() + "\"\n[source]\nurl = \"" + url_ + "\"\n");
+    Process running = outbox_.start_relay(
+        {"--admin", "127.0.0.1:" + std::to_string(port_), "--admin-token-file", token});
+    const auto arrive = [&](int count) {
+        emit();
+        return eventually(60s, "the event is there", [&] {
+            return database_->number("SELECT count(*) FROM outbox_mailbox") == count;
+        });
+    };
+    ASSERT_TRUE(arrive(1)) << running.stderr_text();
+    ASSERT_EQ(status_of("/api/overview"), 200);
+    StillSessions still(url_, "outbox consumer");
+    std::future<void> asked;
+    ASSERT_TRUE(eventually(60s, "a request waits for a session that stands still", [&] {
+        return still.keep_waiting([&] { status_of("/api/overview"); }, asked);
+    }));
+    EXPECT_EQ(status_of("/health/live"), 200);
+    running.kill(SIGHUP);
+    EXPECT_TRUE(eventually(60s, "it begins anew", [&] {
+        return running.stderr_text().find("event=reloaded") != std::string::npos;
+    }));
+    EXPECT_TRUE(arrive(2)) << running.stderr_text();
+    EXPECT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
+    running.kill(SIGTERM);
+    // 5 s later, without: whoever it waits for is not sure to answer ever.
+    EXPECT_EQ(running.wait(60s), (ExitStatus{1, 0})) << running.stderr_text();
+    EXPECT_THAT(running.stderr_text(), HasSubstr("event=killed"));
+    EXPECT_EQ(database_->number("SELECT count(*) FROM outbox_lease WHERE expires_at > now()"), 0);
 }
 
 TEST_F(RelayCommand, LeaderAndStandbyOutliveTheRotationOfTheirPassword) {

@@ -7,6 +7,7 @@
 
 #include "tests/cli/routes.h"
 #include "tests/support/http_client.h"
+#include "tests/support/still_sessions.h"
 
 namespace outbox::test {
 namespace {
@@ -815,6 +816,43 @@ TEST(DashboardAway, SaysThatTheDatabaseIsAwayAndComesBack) {
     EXPECT_TRUE(eventually(60s, "it comes back",
                            [&] { return http(port, "GET", "/api/overview").status == 200; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST(DashboardAway, AConsumersSessionThatStandsStillHoldsUpNeitherThePageNorTheEnd) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    const std::string consumer = shared_postgres().create_database();
+    for (const std::string& one : {url, consumer}) {
+        ASSERT_EQ(outbox.run({"migrate", "--db", one}).status.code, 0);
+    }
+    Process running({.command = {OUTBOX_BINARY, "dashboard", "--from", url, "--listen",
+                                 "127.0.0.1:0", "--consumer-db", consumer}});
+    int port = 0;
+    ASSERT_TRUE(eventually(60s, "it listens", [&] {
+        const std::string said = running.stdout_text();
+        if (said.find("/\n") == std::string::npos) return false;
+        port = std::stoi(said.substr(said.find("1:") + 2));
+        return true;
+    })) << running.stderr_text();
+    const auto status_of = [&](const std::string& path) {
+        try {
+            return http(port, "GET", path).status;
+        } catch (const std::exception&) {
+            return 0;
+        }
+    };
+    ASSERT_EQ(status_of("/api/consumers"), 200);
+    StillSessions still(consumer, "outbox consumer");
+    std::future<void> asked;
+    ASSERT_TRUE(eventually(60s, "a request waits for a session that stands still", [&] {
+        return still.keep_waiting([&] { status_of("/api/consumers"); }, asked);
+    }));
+    EXPECT_EQ(status_of("/"), 200);
+    EXPECT_EQ(status_of("/api/access"), 200);
+    EXPECT_EQ(status_of("/api/overview"), 503);
+    running.kill(SIGTERM);
+    EXPECT_EQ(running.wait(60s), (ExitStatus{1, 0})) << running.stderr_text();
+    EXPECT_THAT(running.stderr_text(), HasSubstr("has not answered what the page asked"));
 }
 
 }  // namespace

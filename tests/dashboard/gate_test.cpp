@@ -143,9 +143,14 @@ TEST(Gate, RefusesTokenFilesThatAreNoSecret) {
 
 // --- The site
 
+admin::HttpResponse answer_of(const admin::AdminServer::Site& site, const HttpRequest& request) {
+    auto known = site.at_once(request, std::chrono::seconds(0));
+    return known ? *std::move(known) : site.ask(request);
+}
+
 admin::HttpResponse ask(const HttpRequest& request, const ordered_json& answer) {
-    return make_site(gate(),
-                     [&](const Question&) { return Result<ordered_json>(answer); })(request);
+    return answer_of(
+        make_site(gate(), [&](const Question&) { return Result<ordered_json>(answer); }), request);
 }
 
 TEST(Site, ServesThePageWithAPolicyThatLetsNothingElseIn) {
@@ -203,10 +208,11 @@ TEST(Site, BytesThatAreNoUtf8AreReplaced) {
 
 TEST(Site, ErrorsBecomeAStatusAndJsonWithoutSecrets) {
     const auto status_of = [](ErrorCode code) {
-        const auto response = make_site(gate(), [&](const Question&) {
+        const auto site = make_site(gate(), [&](const Question&) {
             return Result<ordered_json>(
                 ErrorInfo{code, Advice::kStop, {}, "see postgresql://app:hidden@host/db"});
-        })(read());
+        });
+        const auto response = answer_of(site, read());
         EXPECT_THAT(response.body, testing::Not(HasSubstr("hidden")));
         EXPECT_EQ(ordered_json::parse(response.body)["error"], error_code_name(code));
         return response.status;
@@ -218,14 +224,34 @@ TEST(Site, ErrorsBecomeAStatusAndJsonWithoutSecrets) {
     EXPECT_EQ(ask(read(), nullptr).status, 404U);
 }
 
+TEST(Site, ServesItsFilesWhileTheDeskWaitsAndSaysThatItDoes) {
+    const auto site = make_site(gate(), nullptr);
+    HttpRequest request = read();
+    const auto busy = site.at_once(request, kMostBusy);
+    ASSERT_TRUE(busy.has_value());
+    EXPECT_EQ(busy->status, 503U);
+    EXPECT_EQ(ordered_json::parse(busy->body)["error"], "busy");
+    EXPECT_FALSE(site.at_once(request, kMostBusy - std::chrono::seconds(1)).has_value());
+    request.host = "evil.example";
+    EXPECT_EQ(site.at_once(request, kMostBusy)->status, 403U);
+    for (const char* path : {"/", "/api/access"}) {
+        request = read();
+        request.path = path;
+        EXPECT_EQ(site.at_once(request, kMostBusy)->status, 200U) << path;
+        request.host = "evil.example";
+        EXPECT_EQ(site.at_once(request, kMostBusy)->status, 403U) << path;
+    }
+}
+
 TEST(Site, QueriesAreDecoded) {
     Question asked;
     HttpRequest request = read();
     request.query = "key=a+b%2Fc%26&empty=&&route=r%3D1&nothing";
-    make_site(gate(), [&](const Question& question) {
+    const auto site = make_site(gate(), [&](const Question& question) {
         asked = question;
         return Result<ordered_json>(ordered_json::object());
-    })(request);
+    });
+    answer_of(site, request);
     const std::map<std::string, std::string> expected{
         {"key", "a b/c&"}, {"empty", ""}, {"route", "r=1"}};
     EXPECT_EQ(asked.values, expected);

@@ -196,21 +196,41 @@ class AdminServerWithASite : public testing::Test {
         auto started = AdminServer::start(
             "127.0.0.1", 0,
             {{"/metrics", [] { return HttpResponse{200, "text/plain", "figures\n"}; }}}, kPatience,
-            [this](const HttpRequest& request) {
-                ++asked_;
-                if (request.path == "/broken") throw std::runtime_error("secret");
-                if (request.path == "/slow") {
-                    began_.set_value();
-                    go_on_.get_future().wait();
-                }
-                return HttpResponse{200,
-                                    "text/plain",
-                                    request.method + " " + request.path + " " + request.query +
-                                        " " + request.host + " " + request.body,
-                                    {{"X-More", "yes"}}};
-            });
+            {.at_once = [this](const HttpRequest& request,
+                               std::chrono::milliseconds busy) -> std::optional<HttpResponse> {
+                 if (request.path == "/file") return HttpResponse{200, "text/plain", "a file"};
+                 if (request.path == "/in_vain" && ++looked_ > 1) {
+                     return HttpResponse{503, "text/plain", "in vain"};
+                 }
+                 if (request.path != "/busy") return std::nullopt;
+                 return HttpResponse{200, "text/plain", busy.count() > 0 ? "busy" : "idle"};
+             },
+             .ask = [this](const HttpRequest& request) { return answer(request); }});
         ASSERT_TRUE(started.ok()) << started.error().message;
         server_ = std::move(*started);
+    }
+    HttpResponse answer(const HttpRequest& request) {
+        ++asked_;
+        if (request.path == "/broken") throw std::runtime_error("secret");
+        if (request.path == "/slow") {
+            began_.set_value();
+            go_on_.get_future().wait();
+        }
+        return {200,
+                "text/plain",
+                request.method + " " + request.path + " " + request.query + " " + request.host +
+                    " " + request.body,
+                {{"X-More", "yes"}}};
+    }
+    std::string get(const std::string& path) {
+        return exchange("GET " + path + " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    }
+    // A request that is at work until it is told to go on.
+    std::unique_ptr<Connection> begin_slow() {
+        auto slow = std::make_unique<Connection>(server_->port());
+        slow->send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+        began_.get_future().wait();
+        return slow;
     }
     std::string exchange(const std::string& request) {
         const Connection connection(server_->port());
@@ -219,6 +239,7 @@ class AdminServerWithASite : public testing::Test {
     }
 
     std::atomic<std::size_t> asked_{0};
+    std::atomic<std::size_t> looked_{0};
     std::promise<void> began_;
     std::promise<void> go_on_;
     std::unique_ptr<AdminServer> server_;
@@ -268,6 +289,43 @@ TEST_F(AdminServerWithASite, EndsWithRequestsThatWait) {
     go_on_.set_value();
     ending.join();
     EXPECT_THAT(behind.read_all(), Not(HasSubstr("500")));  // answered or not, it ends
+}
+
+TEST_F(AdminServerWithASite, AnswersAtOnceWhatItKnowsWhileItBlocks) {
+    EXPECT_THAT(get("/busy"), HasSubstr("idle"));
+    const auto slow = begin_slow();
+    EXPECT_THAT(get("/file"), HasSubstr("a file"));
+    while (get("/busy").find("busy") == std::string::npos) {
+    }
+    go_on_.set_value();
+    EXPECT_THAT(slow->read_until("X-More"), HasSubstr("200 OK"));
+    while (get("/busy").find("idle") == std::string::npos) {
+    }
+}
+
+TEST_F(AdminServerWithASite, ARequestThatWaitsInVainIsAnsweredAndForgotten) {
+    const auto slow = begin_slow();
+    EXPECT_THAT(get("/in_vain"), HasSubstr("in vain"));
+    go_on_.set_value();
+    EXPECT_THAT(get("/act"), HasSubstr("GET /act"));
+    EXPECT_EQ(asked_, 2U);
+}
+
+TEST_F(AdminServerWithASite, IsLetGoWhileItBlocksAndFreesItsAddress) {
+    const auto slow = begin_slow();
+    const std::uint16_t port = server_->port();
+    const std::future<void> gone = AdminServer::let_go(std::move(server_));
+    EXPECT_EQ(gone.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+    EXPECT_TRUE(slow->is_closed());
+    auto next = AdminServer::start("127.0.0.1", port, {});
+    EXPECT_TRUE(next.ok()) << next.error().message;
+    const Connection behind(port);
+    go_on_.set_value();
+    EXPECT_EQ(gone.wait_for(kPatience), std::future_status::ready);
+    EXPECT_EQ(asked_, 1U);
+    ASSERT_TRUE(next.ok());
+    EXPECT_EQ(AdminServer::let_go(*std::move(next)).wait_for(std::chrono::seconds(0)),
+              std::future_status::ready);
 }
 
 TEST(Pages, LiveWhileTheLoopsMove) {

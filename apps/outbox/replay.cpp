@@ -1,8 +1,12 @@
 // Sends events of the past again, in a run that can be gone on with.
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,7 +45,9 @@ constexpr std::int64_t kFewEvents = 1'000;
 constexpr std::size_t kMaxKeyBytes = 4'096;
 constexpr milliseconds kShowEvery{250};
 constexpr milliseconds kTakeEvery{200};
-constexpr std::int64_t kPollMs = 50;  // of a run that waits for its pace
+constexpr milliseconds kSignalLook{100};
+constexpr milliseconds kAfterGrace{5'000};  // to write down how far it is
+constexpr std::int64_t kPollMs = 50;        // of a run that waits for its pace
 
 /// Where a run goes, and what it is run with.
 struct Outfit {
@@ -177,7 +183,7 @@ class Progress {
 
   private:
     const bool is_terminal_ = isatty(STDERR_FILENO) == 1;
-    bool is_there_ = false;
+    std::atomic<bool> is_there_{false};  // may be cleared by another thread
     std::chrono::steady_clock::time_point shown_;
 };
 
@@ -370,6 +376,31 @@ void leave_stdout_to_events(const Outfit& outfit) {
     if (outfit.route().to.starts_with("stdout:")) std::cout.rdbuf(std::cerr.rdbuf());
 }
 
+// Has a signal set `stop`, and waits for the work's end. Work that waits for a server which has
+// stopped answering may take longer than the grace: then, as on a second signal, the process ends
+// without, and another one goes on with the run.
+void await(const std::future<void>& work, std::atomic<bool>& stop, runtime::StopSignals& signals,
+           milliseconds grace, Progress& progress, const replay::Run& run) {
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> until;
+    while (work.wait_for(kSignalLook) != std::future_status::ready) {
+        const auto signal = signals.wait(milliseconds(0));
+        if (until && (signal || Clock::now() >= *until)) {
+            progress.clear();
+            const bool asked = signal.has_value();
+            runtime::log(runtime::LogLevel::kWarn, "killed",
+                         {{asked ? "signal" : "error",
+                           asked ? std::to_string(*signal)
+                                 : "a server did not answer within the shutdown grace"}});
+            std::cerr << "outbox: ended; `outbox replay resume " << run.id << "` goes on\n";
+            std::_Exit(runtime::kExitFailed);
+        }
+        if (!signal) continue;
+        until = Clock::now() + grace + kAfterGrace;
+        stop.store(true);
+    }
+}
+
 // Runs it until it is over, or a signal comes.
 int carry_out(const Outfit& outfit, replay::Runs& runs, replay::Run run, std::uint64_t epoch,
               bool json, const ordered_json& estimate) {
@@ -384,20 +415,27 @@ int carry_out(const Outfit& outfit, replay::Runs& runs, replay::Run run, std::ui
     Progress progress;
     replay::Runner runner({*outfit.history, runs, clock, notify}, std::move(*spec),
                           options_of(outfit.config.relay), !outfit.config.other);
-    const auto ending = runner.run(
-        run, epoch, std::move(*sink), [&] { return signals.wait(milliseconds(0)).has_value(); },
-        [&](const replay::Runner::Look& look) {
-            progress.show(with_commas(look.sent) + " of " + with_commas(run.expected) + " sent, " +
-                          with_commas(static_cast<std::int64_t>(look.rate_per_s)) + "/s" +
-                          (look.refused > 0 ? ", " + with_commas(look.refused) + " refused" : "") +
-                          (look.waits    ? "; the destination does not take events now"
-                           : look.slowed ? "; slowed down for live events"
-                                         : ""));
-        });
+    const auto told = [&](const replay::Runner::Look& look) {
+        progress.show(with_commas(look.sent) + " of " + with_commas(run.expected) + " sent, " +
+                      with_commas(static_cast<std::int64_t>(look.rate_per_s)) + "/s" +
+                      (look.refused > 0 ? ", " + with_commas(look.refused) + " refused" : "") +
+                      (look.waits    ? "; the destination does not take events now"
+                       : look.slowed ? "; slowed down for live events"
+                                     : ""));
+    };
+    using Ending = replay::Runner::Ending;
+    Result<Ending> ending = Ending::kStopped;
+    std::atomic<bool> stop{false};
+    const replay::Run begun = run;
+    const auto work = std::async(std::launch::async, [&] {
+        ending = runner.run(run, epoch, std::move(*sink), [&] { return stop.load(); }, told);
+        if (!ending.ok()) return;
+        if (const auto now = runs.find(run.id); now.ok() && *now) run = **now;
+    });
+    await(work, stop, signals, milliseconds(outfit.config.relay.relay.shutdown_grace_ms), progress,
+          begun);
     progress.clear();
     if (!ending.ok()) return report(ending.error());
-    using Ending = replay::Runner::Ending;
-    if (const auto now = runs.find(run.id); now.ok() && *now) run = **now;
     report_refusals(run, json, estimate);
     if (*ending == Ending::kStopped) {
         std::cerr << "outbox: stopped; `outbox replay resume " << run.id << "` goes on\n";

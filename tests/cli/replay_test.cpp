@@ -912,6 +912,57 @@ TEST(ReplayOnPostgres, WithoutAHistoryItNamesKeep) {
                                 HasSubstr("outbox migrate --after-publish keep")));
 }
 
+// A server of its own: it hangs.
+TEST(ReplayOnPostgres, EndsOnSignalsAlsoWhileTheDatabaseHangs) {
+    if (!rows_may_stay()) GTEST_SKIP() << "rows stay on PostgreSQL 15 or newer";
+    PostgresServer server;
+    OutboxBinary outbox;
+    const std::string url = server.create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--after-publish", "keep", "--db", url}).status.code, 0);
+    Pg database(url);
+    constexpr const char* kEvents = "600";
+    database.exec("INSERT INTO outbox_events (topic, payload) SELECT 't', '1' FROM " +
+                  ("generate_series(1, " + std::string(kEvents)) + ")");
+    Process relay = outbox.start_relay({"--from", url, "--to", "out=null:", "--admin", "off"});
+    ASSERT_TRUE(eventually(60s, "all is published", [&] {
+        return database.value("SELECT min(settled) >= " + std::string(kEvents) +
+                              " FROM outbox_routes") == "t";
+    })) << relay.stderr_text();
+    ASSERT_EQ(relay.stop(), (ExitStatus{0, 0}));
+
+    // A run under way, whose database hangs from now on.
+    std::string run;
+    const auto hanging = [&](const std::string& grace_s) {
+        const std::string earlier = run;
+        Process running(
+            {.command = {OUTBOX_BINARY, "replay", "--from", url, "--to", "out=null:", "--reason",
+                         kReason, "--yes", "--rate", "20/s", "--shutdown-grace-s", grace_s},
+             .working_folder = outbox.file("")});
+        EXPECT_TRUE(eventually(60s, "some are written down", [&] {
+            run = database.value(
+                "SELECT coalesce((SELECT run FROM outbox_replays WHERE sent > 0 AND run <> '" +
+                earlier + "'), '')");
+            return !run.empty();
+        })) << running.stderr_text();
+        server.pause();
+        return running;
+    };
+    Process patient = hanging("0");
+    patient.kill(SIGINT);
+    EXPECT_EQ(patient.wait(60s), (ExitStatus{1, 0})) << patient.stderr_text();
+    EXPECT_THAT(patient.stderr_text(),
+                AllOf(HasSubstr("did not answer within the shutdown grace"),
+                      HasSubstr("`outbox replay resume " + run + "` goes on")));
+    server.resume();
+    Process urged = hanging("3600");
+    urged.kill(SIGINT);
+    urged.kill(SIGTERM);
+    EXPECT_EQ(urged.wait(60s), (ExitStatus{1, 0})) << urged.stderr_text();
+    EXPECT_THAT(urged.stderr_text(), HasSubstr("event=killed"));
+    server.resume();
+    EXPECT_EQ(database.number("SELECT count(*) FROM outbox_replays WHERE state = 'running'"), 2);
+}
+
 TEST(ReplayToKafka, KeepsOrderMarksRecordsAndGivesNewIds) {
     OutboxBinary outbox;
     const std::string url = shared_postgres().create_database();

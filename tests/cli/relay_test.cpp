@@ -194,7 +194,7 @@ TEST_F(RelayCommand, ItsPageThatWaitsForOneSessionHoldsUpNeitherSighupNorTheEnd)
     };
     ASSERT_TRUE(arrive(1)) << running.stderr_text();
     ASSERT_EQ(status_of("/api/overview"), 200);
-    StillSessions still(url_, "outbox consumer");
+    StillSessions still(url_, "outbox consumer", "outbox_inbox, outbox_inbox_dead_letters");
     std::future<void> asked;
     ASSERT_TRUE(eventually(60s, "a request waits for a session that stands still", [&] {
         return still.keep_waiting([&] { status_of("/api/overview"); }, asked);

@@ -3,6 +3,7 @@
 #include "databases/postgres/receive/operator_sql.h"
 
 #include <chrono>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
@@ -13,7 +14,7 @@
 #include "tests/support/full_run.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
-#include "tests/support/stopped_backend.h"
+#include "tests/support/still_sessions.h"
 
 namespace outbox::test {
 namespace {
@@ -39,9 +40,14 @@ TEST_F(OperatorsSession, IsGivenUpWhereItDoesNotAnswerWhileOthersDo) {
     using Limit = std::pair<std::chrono::milliseconds, const char*>;
     for (const auto& [limit, words] : and_in_full<Limit>({{1s, "1 s"}}, {{1h, "65 s"}})) {
         open(consumer::Trust{});
-        const StoppedBackend hangs(value("SELECT pg_backend_pid()"));
         session_->limit_waits(limit);
-        const auto rows = session_->run("SELECT 1", {});
+        // In the middle of a statement, so that it passes for busy.
+        StillSessions still(url_, "outbox consumer", "outbox_inbox");
+        Result<consumer::Sql::Rows> rows = ErrorInfo{};
+        std::future<void> asked;
+        ASSERT_TRUE(still.keep_waiting(
+            [&] { rows = session_->run("SELECT count(*) FROM outbox_inbox", {}); }, asked));
+        asked.get();
         ASSERT_FALSE(rows.ok());
         EXPECT_EQ(rows.error().code, ErrorCode::kConnectionLost);
         EXPECT_THAT(rows.error().message, HasSubstr(std::string("no answer within ") + words));

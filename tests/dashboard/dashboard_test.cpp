@@ -842,7 +842,7 @@ TEST(DashboardAway, AConsumersSessionThatStandsStillHoldsUpNeitherThePageNorTheE
         }
     };
     ASSERT_EQ(status_of("/api/consumers"), 200);
-    StillSessions still(consumer, "outbox consumer");
+    StillSessions still(consumer, "outbox consumer", "outbox_inbox, outbox_inbox_dead_letters");
     std::future<void> asked;
     ASSERT_TRUE(eventually(60s, "a request waits for a session that stands still", [&] {
         return still.keep_waiting([&] { status_of("/api/consumers"); }, asked);

@@ -194,4 +194,19 @@ Finished run(ProcessOptions options, std::chrono::milliseconds deadline) {
     return {status.value_or(ExitStatus{-1, SIGKILL}), process.stdout_text(), process.stderr_text()};
 }
 
+void pause_process(pid_t pid) {
+    ::kill(pid, SIGSTOP);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (true) {
+        const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
+        const auto state = status.rfind(") ");
+        if (state == std::string::npos) return;
+        if (std::string_view("TtZX").find(status[state + 2]) != std::string_view::npos) return;
+        if (std::chrono::steady_clock::now() >= end) {
+            throw std::runtime_error("process " + std::to_string(pid) + " does not stand still");
+        }
+        std::this_thread::sleep_for(kPollInterval);
+    }
+}
+
 }  // namespace outbox::test

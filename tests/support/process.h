@@ -81,4 +81,8 @@ struct Finished {
 Finished run(ProcessOptions options,
              std::chrono::milliseconds deadline = std::chrono::seconds(120));
 
+// SIGSTOP to a process that need not be a child of ours: it stands still when this returns, or has
+// ended.
+void pause_process(pid_t pid);
+
 }  // namespace outbox::test

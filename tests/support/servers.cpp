@@ -50,21 +50,6 @@ std::vector<pid_t> children_of(pid_t parent) {
     return {std::istream_iterator<pid_t>(text), std::istream_iterator<pid_t>()};
 }
 
-// Or has ended.
-void wait_until_stopped(pid_t pid) {
-    const auto end = std::chrono::steady_clock::now() + kStopDeadline;
-    while (true) {
-        const std::string status = read_file("/proc/" + std::to_string(pid) + "/stat");
-        const auto state = status.rfind(") ");
-        if (state == std::string::npos) return;
-        if (std::string_view("TtZX").find(status[state + 2]) != std::string_view::npos) return;
-        if (std::chrono::steady_clock::now() >= end) {
-            throw std::runtime_error("process " + std::to_string(pid) + " does not stand still");
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-}
-
 void wait_until_ended(std::optional<Process>& process, const std::string& name,
                       const std::filesystem::path& folder) {
     if (!process->wait(kStopDeadline)) {
@@ -186,8 +171,7 @@ void PostgresServer::pause() {
         before = stopped.size();
         for (const pid_t child : children_of(process_->pid())) {
             if (!stopped.insert(child).second) continue;
-            ::kill(child, SIGSTOP);
-            wait_until_stopped(child);
+            pause_process(child);
         }
     }
 }

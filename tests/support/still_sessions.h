@@ -2,40 +2,38 @@
 
 #include <functional>
 #include <future>
+#include <memory>
 #include <string>
-#include <sys/types.h>
-#include <utility>
 #include <vector>
 
 #include "tests/support/pg.h"
+#include "tests/support/stopped_backend.h"
 
 namespace outbox::test {
 
-// Sessions of a local PostgreSQL that stand still until this goes: their server answers everybody
-// else.
+// Sessions of a local PostgreSQL that stand still in the middle of a statement until this goes, so
+// that they pass for busy: their server answers everybody else.
 class StillSessions {
   public:
-    StillSessions(const std::string& url, std::string application)
-        : database_(url), application_(std::move(application)) {}
-    ~StillSessions();
-    StillSessions(const StillSessions&) = delete;
-    StillSessions& operator=(const StillSessions&) = delete;
+    // Of an application that reads `table` where it is asked something.
+    StillSessions(const std::string& url, std::string application, std::string table)
+        : look_(url),
+          holder_(url),
+          application_(std::move(application)),
+          table_(std::move(table)) {}
 
-    // Asks once, which may take one of them that is stopped now. True: the answer waits for it, and
-    // `waiting` is who asked.
+    // Asks once. True: the answer waits for a session that stands still, and `waiting` is who
+    // asked.
     bool keep_waiting(const std::function<void()>& ask, std::future<void>& waiting);
 
   private:
-    struct Session {
-        pid_t pid;
-        unsigned client_port;
-    };
-    void stop_idle();
-    bool are_asked() const;
+    bool stop_one();
 
-    Pg database_;
+    Pg look_;
+    Pg holder_;
     const std::string application_;
-    std::vector<Session> stopped_;
+    const std::string table_;
+    std::vector<std::unique_ptr<StoppedBackend>> stopped_;
 };
 
 }  // namespace outbox::test

@@ -1,9 +1,12 @@
 #include "tests/e2e/shop.h"
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 
 #include "tests/support/eventually.h"
 #include "tests/support/kafka_client.h"
@@ -191,9 +194,23 @@ Finished Shop::verify(const std::string& side) const {
     return run({.command = command});
 }
 
+// Nobody has written or received anything of its: `outbox verify` proves nothing of that.
+bool Shop::said_nothing(const std::string& side) const {
+    const auto is_empty = [&](const std::filesystem::path& journal) {
+        std::error_code missing;
+        const auto size = std::filesystem::file_size(folder_ / journal, missing);
+        return missing || size == 0;
+    };
+    const auto& listeners = kListeners.at(side);
+    return is_empty(side + "-service.jsonl") &&
+           std::all_of(listeners.begin(), listeners.end(), [&](const std::string& listener) {
+               return is_empty(std::filesystem::path(listener + "-service") / (side + ".jsonl"));
+           });
+}
+
 bool Shop::verified() const {
     for (const auto& [side, listeners] : kListeners)
-        if (verify(side).status.code != 0) return false;
+        if (!said_nothing(side) && verify(side).status.code != 0) return false;
     return true;
 }
 

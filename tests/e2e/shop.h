@@ -65,6 +65,7 @@ class Shop {
 
   private:
     std::string url(const std::string& side) const { return urls_.at(side); }
+    bool said_nothing(const std::string& side) const;
     ProcessOptions service(const std::string& name) const;
     ProcessOptions relay(const std::string& side) const;
     void write_relay_config(const std::string& side, const std::vector<std::string>& listeners);

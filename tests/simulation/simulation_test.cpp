@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/simulation/history.h"
+#include "tests/simulation/shrink.h"
 #include "tests/support/full_run.h"
 
 namespace outbox::simulation {
@@ -88,6 +89,25 @@ TEST(Simulation, OneSeedIsOneHistory) {
     }
     EXPECT_NE(History(Settings::from_seed(3)).run().fingerprint,
               History(Settings::from_seed(14)).run().fingerprint);
+}
+
+TEST(Simulation, WhatFailsIsMadeSmaller) {
+    Case failing{.fault = Fault::kEarlyAcknowledgement};
+    while (History(settings_of(failing)).run().violations.empty()) ++failing.seed;
+    const Case smallest = shrink(failing);
+    const Verdict before = History(settings_of(failing)).run();
+    const Verdict after = History(settings_of(smallest)).run();
+    std::printf("%s: %zu events in place of %zu\n", smallest.text().c_str(), after.events,
+                before.events);
+    ASSERT_FALSE(after.violations.empty());
+    const std::string& kind = before.violations.front();
+    EXPECT_EQ(after.violations.front().substr(0, kind.find(':')), kind.substr(0, kind.find(':')));
+    EXPECT_LT(after.events * 4, before.events);
+}
+
+TEST(Simulation, WhatPassesIsLeftAsItIs) {
+    EXPECT_TRUE(shrink({.seed = 1}).less.empty());
+    EXPECT_THROW(static_cast<void>(settings_of({.less = {"nonsense"}})), std::invalid_argument);
 }
 
 struct Planted {

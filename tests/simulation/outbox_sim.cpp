@@ -1,0 +1,183 @@
+// Replays one history of the simulation, or runs many and shows the smallest form of what fails.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include "tests/simulation/shrink.h"
+
+namespace outbox::simulation {
+namespace {
+
+constexpr int kExitFound = 1;
+constexpr int kExitUsage = 2;
+constexpr unsigned kMaxJobs = 256;
+
+struct Told {  // by a job, of each history
+    std::uint64_t seed = 0;
+    std::uint64_t events = 0;
+    bool failed = false;
+};
+
+struct Totals {
+    std::uint64_t histories = 0;
+    std::uint64_t events = 0;
+    std::vector<std::uint64_t> failed;
+};
+
+struct Job {
+    pid_t pid = -1;
+    int told = -1;
+};
+
+void tell(int to, const Told& told) {
+    if (::write(to, &told, sizeof told) != sizeof told) ::_exit(kExitUsage);
+}
+
+// Every `step`-th seed from `first` on, until one fails.
+[[noreturn]] void work(int to, std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+    for (std::uint64_t seed = first; seed < end; seed += step) {
+        const Verdict verdict = History(Settings::from_seed(seed)).run();
+        tell(to, {seed, verdict.events, !verdict.violations.empty()});
+        if (!verdict.violations.empty()) break;
+    }
+    ::_exit(0);
+}
+
+Job begin(std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+    int ends[2];
+    if (::pipe(ends) != 0) throw std::runtime_error("no pipe for a job");
+    const pid_t pid = ::fork();
+    if (pid < 0) throw std::runtime_error("no process for a job");
+    if (pid == 0) {
+        ::close(ends[0]);
+        work(ends[1], first, end, step);
+    }
+    ::close(ends[1]);
+    return {pid, ends[0]};
+}
+
+std::string with_commas(std::uint64_t number) {
+    std::string text = std::to_string(number);
+    for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
+        text.insert(static_cast<std::size_t>(at), ",");
+    }
+    return text;
+}
+
+class Progress {
+  public:
+    void show(const Totals& totals, std::uint64_t of, bool is_last = false) {
+        const auto now = std::chrono::steady_clock::now();
+        if (!is_last && (!is_terminal_ || now - shown_ < std::chrono::seconds(1))) return;
+        shown_ = now;
+        const std::chrono::duration<double, std::ratio<60>> minutes = now - began_;
+        std::fprintf(stderr, "%s%s of %s histories, %s events, %.0f histories a minute%s",
+                     is_terminal_ ? "\r" : "", with_commas(totals.histories).c_str(),
+                     with_commas(of).c_str(), with_commas(totals.events).c_str(),
+                     static_cast<double>(totals.histories) / minutes.count(), is_last ? "\n" : "");
+    }
+
+  private:
+    const bool is_terminal_ = ::isatty(STDERR_FILENO) != 0;
+    const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point shown_;
+};
+
+// What each job tells is shorter than what a pipe takes at once, and is read whole.
+Totals run_many(std::uint64_t first, std::uint64_t count, unsigned jobs) {
+    std::vector<Job> running;
+    for (unsigned i = 0; i < jobs; ++i) running.push_back(begin(first + i, first + count, jobs));
+    Totals totals;
+    Progress progress;
+    while (!running.empty()) {
+        for (auto job = running.begin(); job != running.end();) {
+            Told told;
+            if (::read(job->told, &told, sizeof told) == sizeof told) {
+                ++totals.histories;
+                totals.events += told.events;
+                if (told.failed) totals.failed.push_back(told.seed);
+                ++job;
+                continue;
+            }
+            int status = 0;
+            ::waitpid(job->pid, &status, 0);
+            ::close(job->told);
+            job = running.erase(job);
+            if (status != 0) throw std::runtime_error("a job ended before it was done");
+        }
+        progress.show(totals, count);
+    }
+    progress.show(totals, count, true);
+    return totals;
+}
+
+int show(const Case& history) {
+    Settings settings = settings_of(history);
+    settings.tracing = true;
+    const Verdict verdict = History(settings).run();
+    for (const std::string& line : verdict.trace) std::printf("%s\n", line.c_str());
+    std::printf("%s: %zu events, %zu repeats, %zu dead letters, %" PRIu64 " terms, %.1f s\n",
+                history.text().c_str(), verdict.events, verdict.repeats, verdict.dead,
+                verdict.epochs, static_cast<double>(verdict.ended_us) / 1e6);
+    for (const std::string& violation : verdict.violations) {
+        std::printf("  %s\n", violation.c_str());
+    }
+    return verdict.violations.empty() ? 0 : kExitFound;
+}
+
+int run(int argc, char** argv) {
+    CLI::App app{"Relays over a simulated database and broker, from one seed."};
+    app.footer(
+        "The timeline of one history:    outbox-sim --seed 7\n"
+        "Many, two at a time:            outbox-sim --seeds 100000 --jobs 2\n"
+        "What fails is made as small as may be, shown, and replayed by the line that is printed.\n"
+        "Exit code: 0 where every promise is kept, 1 where one is not, 2 for bad usage.");
+    Case history;
+    std::uint64_t count = 0;
+    std::uint64_t first = 1;
+    unsigned jobs = 1;
+    auto* const one = app.add_option("--seed", history.seed, "Replays this one");
+    app.add_option("--seeds", count, "Runs so many")->excludes(one)->check(CLI::PositiveNumber);
+    app.add_option("--first", first, "From this one on")->excludes(one);
+    app.add_option("--jobs", jobs, "At a time")->excludes(one)->check(CLI::Range(1U, kMaxJobs));
+    std::string names;
+    for (const std::string_view name : reductions())
+        names += (names.empty() ? "" : ", ") + std::string(name);
+    app.add_option("--less", history.less, "Of these, in this order: " + names)
+        ->delimiter(',')
+        ->needs(one);
+    app.add_option("--chance", history.chance, "Another chance in the same settings")->needs(one);
+    try {
+        app.parse(argc, argv);
+        if (count == 0 && one->empty()) throw CLI::RequiredError("--seed or --seeds");
+        if (count == 0) return show(history);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : kExitUsage;
+    } catch (const std::invalid_argument& error) {
+        std::fprintf(stderr, "--less: %s; there is %s\n", error.what(), names.c_str());
+        return kExitUsage;
+    }
+    Totals totals = run_many(first, count, jobs);
+    if (totals.failed.empty()) return 0;
+    std::ranges::sort(totals.failed);
+    std::fprintf(stderr, "seed %" PRIu64 " fails and is made smaller\n", totals.failed.front());
+    return show(shrink({.seed = totals.failed.front()}));
+}
+
+}  // namespace
+}  // namespace outbox::simulation
+
+int main(int argc, char** argv) {
+    try {
+        return outbox::simulation::run(argc, argv);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "outbox-sim: %s\n", error.what());
+        return 3;
+    }
+}

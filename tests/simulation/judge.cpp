@@ -245,6 +245,17 @@ void Judge::removed(Position position) {
     }
 }
 
+std::int64_t Judge::slow_us(std::int64_t from_us, std::int64_t to_us) const {
+    std::int64_t slow_us = 0;
+    for (const auto& [began_us, ended_us] : slow_calls_) {
+        const std::int64_t until_us = std::min(ended_us, to_us);
+        if (until_us <= from_us || began_us >= to_us) continue;
+        slow_us += until_us - std::max(began_us, from_us);
+        from_us = until_us;
+    }
+    return slow_us;
+}
+
 std::int64_t Judge::worst_latency_us() const {
     std::set<std::string> hurt;
     for (const auto& [position, event] : events_) {
@@ -258,8 +269,8 @@ std::int64_t Judge::worst_latency_us() const {
             (!event.key.empty() && hurt.contains(event.key))) {
             continue;
         }
-        const std::int64_t waited_us = accepted_us - committed_us_.at(settled.second);
-        worst_us = std::max(worst_us, waited_us);
+        const std::int64_t since_us = committed_us_.at(settled.second);
+        worst_us = std::max(worst_us, accepted_us - since_us - slow_us(since_us, accepted_us));
     }
     return worst_us;
 }

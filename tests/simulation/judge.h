@@ -116,7 +116,12 @@ class Judge {
     /// Checks that nothing was late whose key had nothing wrong with it. Not where backends are
     /// ended, locks held or routes changed, which others may wait for.
     void check_latency();
-    /// From commit to acceptance, of events of keys with nothing wrong and of tenants never paused.
+    /// A call to the database that takes long has begun.
+    void slow_call(std::int64_t us) {
+        slow_calls_.emplace_back(world_.now_us(), world_.now_us() + us);
+    }
+    /// From commit to acceptance, of events of keys with nothing wrong and of tenants never paused,
+    /// without the time of slow calls.
     [[nodiscard]] std::int64_t worst_latency_us() const;
     [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
     [[nodiscard]] std::size_t events() const { return events_.size(); }
@@ -125,6 +130,7 @@ class Judge {
     [[nodiscard]] const std::map<Position, SimEvent>& all() const { return events_; }
 
   private:
+    [[nodiscard]] std::int64_t slow_us(std::int64_t from_us, std::int64_t to_us) const;
     using RouteEvent = std::pair<int, Position>;
     void settled(int route, Position position);
     void check_order(int route, const SimEvent& event);
@@ -152,6 +158,7 @@ class Judge {
     std::set<int> retired_;
     std::map<int, std::set<std::string>> paused_;  // by relay
     std::set<std::string> ever_paused_;
+    std::vector<std::pair<std::int64_t, std::int64_t>> slow_calls_;  // by when they began
     struct Session {
         int route = 0;
         std::set<Position> positions;

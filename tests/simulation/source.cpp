@@ -13,8 +13,10 @@ namespace outbox::simulation {
 
 void Wire::travel() {
     Random& random = world_.random();
-    const bool slow = random.chance(0.002);
-    world_.sleep(slow ? random.between(1, 4'000) * kMs : random.between(20, 1'500));
+    if (!random.chance(0.002)) return world_.sleep(random.between(20, 1'500));
+    const std::int64_t us = random.between(1, 4'000) * kMs;
+    judge_.slow_call(us);
+    world_.sleep(us);
 }
 
 bool Wire::broken() {

@@ -14,8 +14,8 @@ namespace outbox::simulation {
 /// One relay's way to the database: calls take time, and break before or after their effect.
 class Wire {
   public:
-    Wire(World& world, Database& database, const Settings& settings)
-        : world_(world), database_(database), settings_(settings) {}
+    Wire(World& world, Database& database, Judge& judge, const Settings& settings)
+        : world_(world), database_(database), judge_(judge), settings_(settings) {}
 
     /// A term begins: it works on what the server is now.
     void begin_term() { timeline_ = database_.timeline(); }
@@ -45,6 +45,7 @@ class Wire {
 
     World& world_;
     Database& database_;
+    Judge& judge_;
     const Settings& settings_;
     int timeline_ = 0;
 };
@@ -58,8 +59,8 @@ class SimSource final : public spi::Source {
           judge_(judge),
           settings_(settings),
           relay_(relay),
-          wire_(world, database, settings),
-          lease_wire_(world, database, settings) {}
+          wire_(world, database, judge, settings),
+          lease_wire_(world, database, judge, settings) {}
 
     [[nodiscard]] std::string table_name() const override { return "outbox_events"; }
     [[nodiscard]] bool stable_positions() const override { return true; }

@@ -38,6 +38,21 @@ bool was_silent(const Host& host) {
     return found != hosts.since.end() && Clock::now() - found->second < kAskedLastFor;
 }
 
+using Options = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
+
+std::string value_of(const Options& options, std::string_view keyword) {
+    for (const PQconninfoOption* one = options.get(); one != nullptr && one->keyword != nullptr;
+         ++one) {
+        if (one->keyword == keyword && one->val != nullptr) return one->val;
+    }
+    return {};
+}
+
+// Of libpq, where the URL names none: PGPORT, or 5432.
+std::string default_port() {
+    return value_of(Options(PQconndefaults(), PQconninfoFree), "port");
+}
+
 std::vector<std::string> parts_of(std::string_view list) {
     std::vector<std::string> parts;
     while (true) {
@@ -51,25 +66,24 @@ std::vector<std::string> parts_of(std::string_view list) {
 }  // namespace
 
 std::vector<Host> hosts_of(const std::string& url) {
-    const std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)> options(
-        PQconninfoParse(url.c_str(), nullptr), PQconninfoFree);
+    const Options options(PQconninfoParse(url.c_str(), nullptr), PQconninfoFree);
     if (!options) return {};
-    const auto value = [&](std::string_view keyword) -> std::string {
-        for (const PQconninfoOption* one = options.get(); one->keyword != nullptr; ++one) {
-            if (one->keyword == keyword && one->val != nullptr) return one->val;
-        }
-        return {};
-    };
+    const auto value = [&](std::string_view keyword) { return value_of(options, keyword); };
     if (value("target_session_attrs") == "prefer-standby") return {};
     const std::vector<std::string> names = parts_of(value("host"));
     const std::vector<std::string> addresses = parts_of(value("hostaddr"));
     const std::vector<std::string> ports = parts_of(value("port"));
     const std::size_t count = std::max(names.size(), addresses.size());
-    // Lists that do not fit each other are libpq's to refuse; what is given once goes for all.
+    // Lists that do not fit each other are libpq's to refuse; what is given once goes for all. Nor
+    // is there a name or an address for what libpq takes where one of several is empty.
     const auto fits = [count](const std::vector<std::string>& list, bool once) {
         return list.size() == count || (list.size() == 1 && (once || list.front().empty()));
     };
-    if (count < 2 || !fits(names, false) || !fits(addresses, false) || !fits(ports, true)) {
+    const auto has_gaps = [](const std::vector<std::string>& list) {
+        return list.size() > 1 && std::ranges::count(list, "") > 0;
+    };
+    if (count < 2 || !fits(names, false) || !fits(addresses, false) || !fits(ports, true) ||
+        has_gaps(names) || has_gaps(addresses)) {
         return {};
     }
     const auto at = [](const std::vector<std::string>& list, std::size_t index) {
@@ -78,6 +92,8 @@ std::vector<Host> hosts_of(const std::string& url) {
     std::vector<Host> hosts;
     for (std::size_t i = 0; i < count; ++i) {
         hosts.push_back({at(names, i), at(addresses, i), at(ports, i)});
+        // An empty parameter would leave the URL's list of ports in force.
+        if (hosts.back().port.empty()) hosts.back().port = default_port();
     }
     std::ranges::stable_partition(hosts, [](const Host& host) { return !was_silent(host); });
     return hosts;

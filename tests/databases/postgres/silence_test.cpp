@@ -188,14 +188,24 @@ TEST(HostsOfAUrl, AreTakenAsLibpqTakesThem) {
     };
     using testing::ElementsAre;
     using testing::IsEmpty;
-    EXPECT_THAT(named("postgresql://u@a,b:2,c/d"), ElementsAre("a//", "b//2", "c//"));
+    EXPECT_THAT(named("postgresql://u@a,b:2,c/d"), ElementsAre("a//5432", "b//2", "c//5432"));
     EXPECT_THAT(named("host=a,b port=7"), ElementsAre("a//7", "b//7"));
     EXPECT_THAT(named("host=a,b hostaddr=1.2.3.4,5.6.7.8 port=1,2"),
                 ElementsAre("a/1.2.3.4/1", "b/5.6.7.8/2"));
-    EXPECT_THAT(named("hostaddr=1.2.3.4,5.6.7.8"), ElementsAre("/1.2.3.4/", "/5.6.7.8/"));
+    EXPECT_THAT(named("hostaddr=1.2.3.4,5.6.7.8"), ElementsAre("/1.2.3.4/5432", "/5.6.7.8/5432"));
     EXPECT_THAT(named("host=a,b,c port=1,2"), IsEmpty());  // libpq refuses it
+    EXPECT_THAT(named("host=a,,c"), IsEmpty());            // an empty one is the machine's socket
     EXPECT_THAT(named("postgresql://u@a/d"), IsEmpty());
     EXPECT_THAT(named("postgresql://u@a,b/d?target_session_attrs=prefer-standby"), IsEmpty());
+}
+
+TEST(HostsOfAUrl, AreReachedWhereItNamesNoPorts) {
+    PostgresServer server;
+    ASSERT_EQ(setenv("PGPORT", std::to_string(server.port()).c_str(), 1), 0);
+    const auto connection = Connection::open(
+        "postgresql://postgres@127.0.0.1,127.0.0.1/postgres?target_session_attrs=read-write", 60);
+    unsetenv("PGPORT");
+    EXPECT_TRUE(connection.ok()) << describe(connection.error());
 }
 
 // As a node behind a firewall, or one that has lost its power.

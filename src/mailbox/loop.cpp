@@ -8,6 +8,7 @@ namespace outbox::consumer {
 namespace {
 
 constexpr std::int64_t kMaxCounted = 100'000;  // waiting messages
+constexpr std::size_t kMaxLosers = 10'000;     // then they begin anew
 
 // An event without a key waits alone, so it has a name of its own.
 std::string failing_name(const spi::EventView& event) {
@@ -117,12 +118,11 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
 
 Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
     const std::span<const spi::EventView> events(batch.events());
-    std::size_t singly_until = 0;
     for (std::size_t i = 0; i < events.size(); ++i) {
         if (stop_.requested()) break;
         const spi::EventView& event = events[i];
         const std::int64_t began = clock_.boot_us();
-        if (i >= singly_until) {
+        if (singly_ == 0) {
             const std::size_t together = applicable_together(events.subspan(i));
             if (together > 1) {
                 if (deal_with_all(events.subspan(i, together), pass)) {
@@ -130,7 +130,7 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
                     i += together - 1;
                     continue;
                 }
-                singly_until = i + together;
+                singly_ = together;
             }
         }
         if (event.position == 0 && owed_us_ > kMostLettersUs) {
@@ -139,7 +139,7 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
         }
         if (waits(event)) continue;
         const bool failed_before = has_failed(event);
-        const bool next_alone = options_.transaction_size == 1 || i + 1 < singly_until;
+        const bool next_alone = options_.transaction_size == 1 || singly_ > 1;
         const bool has_next = i + 1 < events.size() && next_alone;
         const Outcome outcome = deal_with(event, has_next ? &events[i + 1] : nullptr);
         charge(failed_before, clock_.boot_us() - began);
@@ -156,6 +156,7 @@ Status MailboxLoop::go_through(const spi::EventBatch& batch, Pass& pass) {
                 // A handler's advice to stop is not the database's failure.
                 return fatal_ ? Status() : down_;
         }
+        if (singly_ > 0) --singly_;
         if (fatal_) break;
     }
     return abandon_next();
@@ -247,7 +248,7 @@ MailboxLoop::Outcome MailboxLoop::deal_with(const spi::EventView& event,
     const Attempt attempt = apply(event, message, next);
     if (!attempt.status.ok()) return failed(event, message, attempt);
     if (!failing_.empty()) failing_.erase(failing_name(event));
-    lost_times_ = 0;
+    if (!lost_.empty()) lost_.erase(std::string(event.id));
     if (attempt.taken == Taken::kGone) return Outcome::kGone;
     say(stats_.count(attempt.taken), {}, &message);
     return Outcome::kDone;
@@ -354,9 +355,8 @@ MailboxLoop::Outcome MailboxLoop::failed(const spi::EventView& event, const Mess
 // An outage is nobody's fault, but a message that loses its session time and again is.
 bool MailboxLoop::loses_the_session(const spi::EventView& event, const Attempt& attempt) {
     if (attempt.taken != Taken::kNew) return false;
-    lost_times_ = lost_id_ == event.id ? lost_times_ + 1 : 1;
-    lost_id_ = event.id;
-    return lost_times_ > kMaxLostSessions;
+    if (lost_.size() >= kMaxLosers) lost_.clear();
+    return ++lost_[std::string(event.id)] > kMaxLostSessions;
 }
 
 MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Message& message,
@@ -382,6 +382,7 @@ MailboxLoop::Outcome MailboxLoop::give_up(const spi::EventView& event, const Mes
         return outcome;
     }
     failing_.erase(failing_name(event));
+    lost_.erase(std::string(event.id));
     if (taken == Taken::kGone) return Outcome::kGone;
     if (taken == Taken::kRepeat) {
         say(stats_.count(taken), {}, &message);

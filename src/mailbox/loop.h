@@ -133,12 +133,15 @@ class MailboxLoop {
     MemberStats reported_;
     std::atomic<std::int64_t> lag_{0};
     std::int64_t idle_ms_ = 0;
+    // Messages that go alone, as a transaction of several failed. Also in a later pass: one of them
+    // may have ended the session.
+    std::size_t singly_ = 0;
     bool look_again_ = true;  // more may be present than was read
     std::optional<bool> active_;
     std::uint32_t outages_ = 0;  // failed passes in a row
     std::string down_text_;
-    std::string lost_id_;           // the last message whose handler lost the session,
-    std::uint32_t lost_times_ = 0;  // and how often in a row
+    // Sessions that ended under messages. By message: two may end them by turns.
+    std::unordered_map<std::string, std::uint32_t> lost_;
     Status down_;
     std::optional<ErrorInfo> fatal_;
 

@@ -298,6 +298,38 @@ TEST_P(ConsumerEnv, CallsOfAHandlerHaveItsConsumersClock) {
     EXPECT_EQ(&consumer::callers_clock(), &consumer::machine_clock());
 }
 
+// One waits while the time that it took is made up for, and the other is tried meanwhile.
+TEST(ConsumerEnvOfPostgres, MessagesThatEndTheirSessionsByTurnsAreGivenUpOn) {
+    PostgresSide side;
+    MailboxOptions options;
+    options.connect_timeout_s = 60;
+    options.max_attempts = 2;
+    options.retry_base_ms = options.retry_max_ms = 1;
+    int handed = 0;
+    const Handler handler = [&](std::span<const Message> /*messages*/) {
+        side.advance_us(kSecondUs / 10);
+        if (++handed == 1) throw std::runtime_error("no stock");
+        side.db().exec(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name "
+            "= 'outbox consumer' AND datname = current_database()");
+    };
+    const MailboxOptions chosen = consumer::checked(options);
+    MailboxLoop member(side.open(chosen), handler, chosen, Env{side.clock(), kSeed});
+    side.db().exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('a', 't', 'a')");
+    side.db().exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('b', 't', 'b')");
+    constexpr int kEnough = 40;
+    while (handed < kEnough && side.db().value("SELECT count(*) FROM outbox_mailbox") != "0") {
+        try {
+            member.drain();
+        } catch (const Error& error) {
+            EXPECT_EQ(error.advice(), Advice::kRetryDestination) << error.what();
+        }
+        side.advance_us(kSecondUs / 100);
+    }
+    EXPECT_LT(handed, kEnough);
+    EXPECT_EQ(side.db().value("SELECT count(*) FROM outbox_inbox_dead_letters"), "2");
+}
+
 // Messages that a test hands over one by one.
 class Line {
   public:

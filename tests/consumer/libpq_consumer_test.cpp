@@ -380,6 +380,33 @@ TEST_F(LibpqConsumer, AMessageThatEndsItsSessionAgainAndAgainIsGivenUpOn) {
     EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "killer");
 }
 
+// The transaction that it shares with others fails whole.
+TEST_F(LibpqConsumer, AMessageThatEndsItsSessionIsGivenUpOnAmongOthersToo) {
+    auto often = options();
+    often.transaction_size = 10;
+    often.retry_base_ms = often.retry_max_ms = 1;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            if (message.id == "killer") {
+                Pg::query(transaction, "SELECT pg_terminate_backend(pg_backend_pid())");
+            }
+            apply(transaction, message);
+        },
+        often);
+    for (const char* id : {"before", "killer", "next"}) put(id, id);
+    EXPECT_TRUE(eventually(60s, "all are dealt with", [&] {
+        try {
+            member.drain();
+        } catch (const Error& error) {
+            EXPECT_EQ(error.advice(), Advice::kRetryDestination) << error.what();
+        }
+        return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    }));
+    EXPECT_THAT(effects(), ElementsAre("before", "next"));
+    EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "killer");
+}
+
 // The commit of one message and the beginning of the next go together: what becomes of the one must
 // not become of the other.
 TEST_F(LibpqConsumer, AMessageThatCannotBeTakenDoesNotUndoTheOneBefore) {

@@ -31,7 +31,7 @@ void StopSignal::request() noexcept {
     errno = saved;
 }
 
-void StopSignal::wait_ms(std::int64_t timeout_ms) const noexcept {
+void StopSignal::wait_ms(std::int64_t timeout_ms) const {
     pollfd entry{fd_, POLLIN, 0};
     ::poll(
         &entry, 1,

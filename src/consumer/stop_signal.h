@@ -17,7 +17,7 @@ class StopSignal {
     void request() noexcept;
     [[nodiscard]] bool requested() const noexcept { return requested_.load(); }
     /// Waits for a request, at most this long.
-    void wait_ms(std::int64_t timeout_ms) const noexcept;
+    void wait_ms(std::int64_t timeout_ms) const;
 
   private:
     static_assert(std::atomic<bool>::is_always_lock_free);

@@ -1,6 +1,8 @@
 #include "tests/simulation/fiber.h"
 
 #include <cstdint>
+#include <cstring>
+#include <cxxabi.h>
 #include <utility>
 
 #include "tests/support/sanitizer.h"
@@ -58,11 +60,22 @@ void Fiber::run() {
     swapcontext(&own_, &resumer_);
 }
 
+// As the C++ ABI has them: https://itanium-cxx-abi.github.io/cxx-abi/abi-eh.html, 2.2.2.
+Fiber::Exceptions Fiber::exchange(Exceptions now) {
+    void* const globals = abi::__cxa_get_globals();
+    Exceptions before;
+    std::memcpy(&before, globals, sizeof before);
+    std::memcpy(globals, &now, sizeof now);
+    return before;
+}
+
 void Fiber::resume() {
     void* fake = nullptr;
+    const Exceptions resumers = exchange(exceptions_);
     leave_stack(&fake, stack_.get(), kStackBytes);
     swapcontext(&resumer_, &own_);
     arrive(fake, nullptr, nullptr);
+    exceptions_ = exchange(resumers);
 }
 
 void Fiber::suspend() {

@@ -19,7 +19,7 @@ class Fiber {
 
     /// Runs the body until it suspends or ends. Not from within a fiber.
     void resume();
-    /// Back to whoever resumed. From within this fiber only, and not while an exception is handled.
+    /// Back to whoever resumed. From within this fiber only.
     void suspend();
     [[nodiscard]] bool finished() const { return finished_; }
 
@@ -32,6 +32,13 @@ class Fiber {
     ucontext_t own_{};
     ucontext_t resumer_{};
     bool finished_ = false;
+    // What is thrown and caught is the thread's, and it is in a fiber where it happens.
+    struct Exceptions {
+        void* caught = nullptr;
+        unsigned uncaught = 0;
+    };
+    static Exceptions exchange(Exceptions now);
+    Exceptions exceptions_;
     // What AddressSanitizer must be told of the stacks.
     const void* resumer_stack_ = nullptr;
     std::size_t resumer_stack_bytes_ = 0;

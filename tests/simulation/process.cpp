@@ -58,6 +58,7 @@ RelayProcess::RelayProcess(const Surroundings& around, int number)
     for (relay::RouteSpec& spec : routes_) {
         spec.make_sink = [&around, number, route = around.judge.route_of(spec.name)](
                              const std::string&) -> Result<std::unique_ptr<spi::Sink>> {
+            if (around.make_sink) return around.make_sink(number, route);
             return std::unique_ptr<spi::Sink>(std::make_unique<SimSink>(
                 around.world, around.judge, around.broker, around.settings, number, route));
         };

@@ -12,6 +12,7 @@
 #include "relay/lease_keeper.h"
 #include "relay/term.h"
 #include "tests/simulation/broker.h"
+#include "tests/simulation/clock.h"
 
 namespace outbox::simulation {
 
@@ -29,6 +30,8 @@ struct Surroundings {
     std::function<void(int relay, spi::Source* source)> vanish;
     /// The routes as configured when the process starts; empty: all of the settings.
     std::function<std::vector<relay::RouteSpec>()> routes = {};
+    /// The destination of a route; empty: a simulated one.
+    std::function<Result<std::unique_ptr<spi::Sink>>(int relay, int route)> make_sink = {};
     /// What to do with an error that ends a process. False: it is to end none. Without it a term
     /// that cannot begin is tried again.
     std::function<bool(const ErrorInfo& error)> may_end = {};
@@ -54,20 +57,6 @@ class RelayProcess {
     [[nodiscard]] int number() const { return number_; }
 
   private:
-    class SimClock final : public core::Clock {
-      public:
-        SimClock(const World& world, const std::int64_t& wall_offset_us, std::int64_t boot_us)
-            : world_(world), wall_offset_us_(wall_offset_us), booted_us_(boot_us) {}
-        [[nodiscard]] std::int64_t boot_us() const override { return world_.now_us() + booted_us_; }
-        [[nodiscard]] std::int64_t wall_us() const override {
-            return world_.now_us() + wall_offset_us_;
-        }
-
-      private:
-        const World& world_;
-        const std::int64_t& wall_offset_us_;
-        std::int64_t booted_us_;
-    };
     struct Running;
 
     void run();

@@ -67,9 +67,11 @@ std::int64_t World::wakes_at(const Task& task) const {
 
 void World::resume(TaskId task) {
     current_ = task;
+    if (enters_) enters_(task);
     in_task_ = true;
     tasks_[task]->fiber->resume();
     in_task_ = false;
+    if (leaves_) leaves_(task);
 }
 
 // Youngest first: a process's first task owns what the others use.

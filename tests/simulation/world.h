@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/simulation/fiber.h"
@@ -64,6 +65,11 @@ class World {
     [[nodiscard]] Group group() const { return tasks_[current_]->group; }
     /// A task moves, and not somebody beside the world.
     [[nodiscard]] bool in_task() const { return in_task_; }
+    /// Called before a task moves and after it: what belongs to a thread is a task's here.
+    void on_switch(std::function<void(TaskId)> enters, std::function<void(TaskId)> leaves) {
+        enters_ = std::move(enters);
+        leaves_ = std::move(leaves);
+    }
     [[nodiscard]] bool dying() const { return in_task_ && tasks_[current_]->killed; }
     /// From within a task: others go on meanwhile. Throws `Killed`.
     void sleep(std::int64_t us) { sleep_until(now_us_ + us); }
@@ -108,6 +114,8 @@ class World {
     std::vector<std::int64_t> paused_until_us_;  // by group
     TaskId current_ = 0;
     bool in_task_ = false;
+    std::function<void(TaskId)> enters_;
+    std::function<void(TaskId)> leaves_;
     std::uint64_t fingerprint_ = 0;
     std::deque<std::string> lines_;
 };

@@ -36,6 +36,11 @@ bool Client::connect() {
     return false;
 }
 
+pg_conn* Client::handle() {
+    if (connection_ == nullptr) connect();
+    return connection_;
+}
+
 bool Client::run(const std::string& sql) {
     rows_.clear();
     error_.clear();

@@ -19,6 +19,8 @@ class Client {
     /// False: it failed, or the connection broke (`lost`), and with it the transaction. The next
     /// one is made by the next statement.
     bool run(const std::string& sql);
+    /// For who calls libpq himself; null: it cannot connect.
+    pg_conn* handle();
     [[nodiscard]] bool lost() const { return connection_ == nullptr; }
     /// Of the last statement.
     [[nodiscard]] const std::vector<std::vector<std::string>>& rows() const { return rows_; }

@@ -43,6 +43,10 @@ namespace {
 
 constexpr int kRealLimitS = 20;  // for what takes the server milliseconds
 constexpr std::int64_t kVanishedMaxUs = 20 * kSecond;
+constexpr std::int64_t kForever = 3'600 * kSecond;
+constexpr std::int64_t kRest = 20 * kMs;  // between looks at what is none of the server's
+// Less than the real one shows, to which real waits of no time go.
+constexpr std::int64_t kBootedUs = 10 * kSecond;
 
 Lines* current_lines = nullptr;
 
@@ -111,7 +115,7 @@ Lines::Line* Lines::find(int fd) {
 }
 
 void Lines::set_clock() {
-    server_.set_clock(wall_us(world_));
+    server_.set_clock(simulation::wall_us(world_));
 }
 
 void Lines::travel() {
@@ -246,7 +250,8 @@ pg_conn* Lines::connect(const char* const* names, const char* const* values, int
     const World::Group group = world_.group();
     if (!world_.dying()) travel();
     set_clock();
-    if (!breaks(group)) return __real_PQconnectStartParams(names, values, expand);
+    if (!world_.dying() && !breaks(group))
+        return __real_PQconnectStartParams(names, values, expand);
     std::vector<const char*> all_names;
     std::vector<const char*> all_values;
     for (; *names != nullptr; ++names, ++values) {
@@ -279,7 +284,6 @@ void Lines::connected(pg_conn* connection) {
 }
 
 void Lines::before_request(pg_conn* connection) {
-    if (world_.dying()) return;
     Line* line = find(connection);
     if (line == nullptr || line->sending) return;
     travel();
@@ -325,6 +329,57 @@ bool Lines::await(int fd, std::int64_t max_wait_us, bool& ready) {
     return true;
 }
 
+void Lines::hear(pg_conn* connection) {
+    if (world_.dying()) sever(connection);
+    while (PQisBusy(connection) != 0) {
+        bool ready = false;
+        if (PQflush(connection) < 0 || PQsocket(connection) < 0 ||
+            !await(PQsocket(connection), kForever, ready) || PQconsumeInput(connection) == 0) {
+            break;
+        }
+    }
+}
+
+void Lines::sever(pg_conn* connection) {
+    Line* line = find(connection);
+    if (line == nullptr || fd_of(*line) < 0) return;
+    if (vanished_.contains(line->group)) {
+        leave(*line);
+    } else {
+        cut(*line);
+    }
+}
+
+// Its host is gone, and the server does not hear of it.
+void Lines::leave(Line& line) {
+    const int fd = fd_of(line);
+    if (line.kept_fd >= 0 || fd < 0 || ended(line)) return;
+    line.kept_fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    ::dup2(nothing, fd);
+    ::close(nothing);
+    line.close_us = world_.now_us() + world_.random().between(1, kVanishedMaxUs);
+    line.blocked = false;
+}
+
+void Lines::rest(int fd, std::int64_t max_wait_us) {
+    const std::int64_t until_us = world_.now_us() + max_wait_us;
+    pollfd entry{fd, POLLIN, 0};
+    while (world_.now_us() < until_us && __real_poll(&entry, 1, 0) == 0) {
+        world_.sleep_until(std::min(until_us, world_.now_us() + kRest));
+    }
+}
+
+const char* Lines::as_planted(const char* sql, std::string& changed) {
+    if (plant_.from.empty()) return sql;
+    changed = sql;
+    const auto at = changed.find(plant_.from);
+    if (at == std::string::npos) return sql;
+    ++planted_;
+    changed.replace(at, plant_.from.size(), plant_.to);
+    return changed.c_str();
+}
+
 // Called by destructors, too: nobody else moves meanwhile.
 void Lines::finish(pg_conn* connection) {
     const auto line = std::find_if(lines_.begin(), lines_.end(),
@@ -334,19 +389,10 @@ void Lines::finish(pg_conn* connection) {
         return;
     }
     set_clock();
-    const int fd = fd_of(*line);
+    if (vanished_.contains(line->group)) leave(*line);
     line->connection = nullptr;
-    if (vanished_.contains(line->group) && fd >= 0 && !ended(*line)) {
-        line->kept_fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-        ::dup2(nothing, fd);
-        ::close(nothing);
-        __real_PQfinish(connection);
-        line->close_us = world_.now_us() + world_.random().between(1, kVanishedMaxUs);
-        line->blocked = false;
-        return;
-    }
     __real_PQfinish(connection);
+    if (line->kept_fd >= 0) return;
     if (!line->busy) await_end(*line);
     line->blocked = false;
     settle_all();
@@ -354,7 +400,7 @@ void Lines::finish(pg_conn* connection) {
 
 void Lines::keep_time() {
     set_clock();
-    const std::int64_t now_us = wall_us(world_);
+    const std::int64_t now_us = simulation::wall_us(world_);
     for (Line& line : lines_) {
         if (line.close_us <= world_.now_us() && line.kept_fd >= 0) {
             ::close(std::exchange(line.kept_fd, -1));
@@ -394,10 +440,16 @@ void Lines::sleep(std::int64_t us) {
 }
 
 std::chrono::steady_clock::time_point Lines::now() const {
-    // Less than the real one shows, to which real waits of no time go.
-    constexpr std::chrono::seconds kBooted{10};
-    return std::chrono::steady_clock::time_point(kBooted +
-                                                 std::chrono::microseconds(world_.now_us()));
+    return std::chrono::steady_clock::time_point(
+        std::chrono::microseconds(kBootedUs + world_.now_us()));
+}
+
+std::int64_t Lines::wall_us() const {
+    return simulation::wall_us(world_);
+}
+
+std::int64_t Lines::time_us(const timespec& steady) {
+    return steady.tv_sec * kSecond + steady.tv_nsec / 1'000 - kBootedUs;
 }
 
 void Lines::restart(const std::function<void()>& server) {
@@ -446,10 +498,26 @@ template <typename Send>
 int send_now(PGconn* connection, bool last, Send real) {
     Lines* lines = Lines::current();
     if (lines == nullptr) return real();
+    if (lines->world().dying()) {
+        lines->sever(connection);
+        return real();
+    }
     lines->before_request(connection);
     const int sent = real();
     if (last) lines->requested(connection);
     return sent;
+}
+
+const char* planted(const char* sql, std::string& changed) {
+    Lines* lines = Lines::current();
+    return lines == nullptr ? sql : lines->as_planted(sql, changed);
+}
+
+// What is connected, or is about to be, has real answers to wait for.
+bool is_socket(int fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
 }
 
 bool is_whole(const PGconn* connection) {
@@ -485,16 +553,19 @@ void __wrap_PQfinish(PGconn* connection) {
 }
 
 int __wrap_PQsendQuery(PGconn* connection, const char* sql) {
-    return send_now(connection, is_whole(connection),
-                    [&] { return __real_PQsendQuery(connection, sql); });
+    return send_now(connection, is_whole(connection), [&] {
+        std::string changed;
+        return __real_PQsendQuery(connection, planted(sql, changed));
+    });
 }
 
 int __wrap_PQsendQueryParams(PGconn* connection, const char* sql, int count, const Oid* types,
                              const char* const* values, const int* lengths, const int* formats,
                              int format) {
     return send_now(connection, is_whole(connection), [&] {
-        return __real_PQsendQueryParams(connection, sql, count, types, values, lengths, formats,
-                                        format);
+        std::string changed;
+        return __real_PQsendQueryParams(connection, planted(sql, changed), count, types, values,
+                                        lengths, formats, format);
     });
 }
 
@@ -509,8 +580,10 @@ int __wrap_PQsendQueryPrepared(PGconn* connection, const char* name, int count,
 
 int __wrap_PQsendPrepare(PGconn* connection, const char* name, const char* sql, int count,
                          const Oid* types) {
-    return send_now(connection, is_whole(connection),
-                    [&] { return __real_PQsendPrepare(connection, name, sql, count, types); });
+    return send_now(connection, is_whole(connection), [&] {
+        std::string changed;
+        return __real_PQsendPrepare(connection, name, planted(sql, changed), count, types);
+    });
 }
 
 int __wrap_PQpipelineSync(PGconn* connection) {
@@ -520,9 +593,13 @@ int __wrap_PQpipelineSync(PGconn* connection) {
 int __wrap_poll(pollfd* entries, nfds_t count, int timeout_ms) {
     Lines* lines = Lines::current();
     bool ready = false;
-    if (lines == nullptr || count == 0 ||
-        !lines->await(entries[0].fd, timeout_ms * std::int64_t{1'000}, ready)) {
-        return __real_poll(entries, count, timeout_ms);
+    if (lines == nullptr || count == 0) return __real_poll(entries, count, timeout_ms);
+    const std::int64_t most_us =
+        timeout_ms < 0 ? outbox::simulation::kForever : timeout_ms * std::int64_t{1'000};
+    if (!lines->await(entries[0].fd, most_us, ready)) {
+        if (is_socket(entries[0].fd)) return __real_poll(entries, count, timeout_ms);
+        lines->rest(entries[0].fd, most_us);
+        return __real_poll(entries, count, 0);
     }
     for (nfds_t i = 0; i < count; ++i) entries[i].revents = 0;
     if (ready) entries[0].revents = POLLIN;

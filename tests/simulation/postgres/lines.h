@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <list>
 #include <set>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 
 #include "tests/simulation/postgres/server.h"
 #include "tests/simulation/settings.h"
@@ -41,6 +43,33 @@ class Lines {
     bool await(int fd, std::int64_t max_wait_us, bool& ready);
     void finish(pg_conn* connection);
     void sleep(std::int64_t us);
+    /// Until libpq has an answer in hand, or will never have one.
+    void hear(pg_conn* connection);
+    /// The process that has it is gone: nothing of what it still sends arrives.
+    void sever(pg_conn* connection);
+    /// A wait for what is none of the server's.
+    void rest(int fd, std::int64_t max_wait_us);
+    [[nodiscard]] World& world() const { return world_; }
+    /// Of the server and of services, since the Unix epoch.
+    [[nodiscard]] std::int64_t wall_us() const;
+    /// When that is that `now` shows.
+    [[nodiscard]] static std::int64_t time_us(const timespec& steady);
+
+    /// A guard that is taken out of a statement of ours: it goes to the server with `to` in place
+    /// of `from`.
+    struct Plant {
+        std::string from;
+        std::string to;
+    };
+    /// What the ids of events that production code makes end with.
+    void end_ids_with(std::function<std::uint64_t()> bits) { id_bits_ = std::move(bits); }
+    [[nodiscard]] std::uint64_t id_bits() const { return id_bits_(); }
+    void plant(Plant plant) { plant_ = std::move(plant); }
+    /// How many statements it was taken out of.
+    [[nodiscard]] std::size_t planted() const { return planted_; }
+    /// `sql` as it goes to the server, in `changed` where it is another.
+    const char* as_planted(const char* sql, std::string& changed);
+
     [[nodiscard]] std::chrono::steady_clock::time_point now() const;
 
     // Chaos.
@@ -95,6 +124,7 @@ class Lines {
     void settle_all();
     void await_end(const Line& line);
     void cut(Line& line);
+    void leave(Line& line);
     void close(std::list<Line>::iterator line);
 
     World& world_;
@@ -104,6 +134,9 @@ class Lines {
     std::set<World::Group> vanished_;
     std::int64_t away_until_us_ = 0;
     std::string peeked_;
+    std::function<std::uint64_t()> id_bits_;
+    Plant plant_;
+    std::size_t planted_ = 0;
     std::size_t statements_ = 0;
     std::size_t blocked_ = 0;
     std::size_t connections_ = 0;

@@ -15,7 +15,7 @@ namespace outbox::simulation {
 
 namespace {
 
-constexpr const char* kDatabases[] = {"rows_go", "rows_stay"};
+constexpr const char* kDatabases[] = {"rows_go", "rows_stay", "receives"};
 constexpr int kFirstWithKeep = 150000;
 constexpr int kFirstWithWorkers = 180000;
 
@@ -40,7 +40,7 @@ void copy_folder(const std::filesystem::path& from, const std::filesystem::path&
 }
 
 int index_of(Server::Layout layout) {
-    return layout == Server::Layout::kDelete ? 0 : 1;
+    return static_cast<int>(layout);
 }
 
 }  // namespace
@@ -76,12 +76,28 @@ Server::Server() {
     migrate(url(Layout::kDelete), options);
     options.layout = TableLayoutKind::kKeep;
     if (version >= kFirstWithKeep) migrate(url(Layout::kKeep), options);
+    migrate(url(Layout::kReceiving));
+    test::Pg(url(Layout::kReceiving))
+        .exec(
+            "CREATE SCHEMA simulation; "
+            "CREATE TABLE simulation.effects (seq bigint GENERATED ALWAYS AS IDENTITY, event "
+            "bigint, key text, member integer); "
+            "CREATE TABLE simulation.accounts (key text PRIMARY KEY, effects bigint); "
+            "CREATE TABLE simulation.orders (seq bigint GENERATED ALWAYS AS IDENTITY, key text, "
+            "body text); "
+            "CREATE TABLE simulation.steps (seq bigint GENERATED ALWAYS AS IDENTITY, saga text, "
+            "step text, call text)");
     connect();
     if (version < kFirstWithKeep) return;
     control(Layout::kKeep)
         .exec(
             "CREATE SCHEMA simulation; CREATE TABLE simulation.segments AS TABLE outbox_segments; "
             "CREATE TABLE simulation.segment AS SELECT last_value, is_called FROM outbox_segment");
+}
+
+Server& Server::for_tests() {
+    static Server server;
+    return server;
 }
 
 Server::~Server() {
@@ -97,22 +113,23 @@ std::string Server::url(Layout layout) const {
 }
 
 bool Server::has(Layout layout) const {
-    return layout == Layout::kDelete || PQserverVersion(controls_[0]->handle()) >= kFirstWithKeep;
+    return layout != Layout::kKeep || PQserverVersion(controls_[0]->handle()) >= kFirstWithKeep;
 }
 
 void Server::connect() {
-    for (const Layout layout : {Layout::kDelete, Layout::kKeep}) {
+    for (const Layout layout : {Layout::kDelete, Layout::kKeep, Layout::kReceiving}) {
         const auto index = static_cast<std::size_t>(index_of(layout));
-        if (index == 1 && !has(layout)) continue;
+        if (!has(layout)) continue;
         controls_[index] = std::make_unique<test::Pg>(url(layout));
         controls_[index]->exec("SET client_min_messages = error");
         if (!reset_[index].empty()) continue;
         // What operators did is kept; its rows are never changed.
         reset_[index] = controls_[index]->value(
             "SELECT 'TRUNCATE ' || string_agg(oid::regclass::text, ', ' ORDER BY oid) || "
-            "' RESTART IDENTITY' FROM pg_class WHERE relnamespace = 'public'::regnamespace AND "
+            "' RESTART IDENTITY' FROM pg_class WHERE relnamespace IN ('public'::regnamespace, "
+            "to_regnamespace('simulation')) AND "
             "relkind IN ('r', 'p') AND NOT relispartition AND relname NOT IN ('outbox_audit', "
-            "'outbox_migrations', 'outbox_segments')");
+            "'outbox_migrations', 'outbox_segments', 'segments', 'segment')");
     }
 }
 

@@ -22,7 +22,15 @@ class Server {
     Server(const Server&) = delete;
     Server& operator=(const Server&) = delete;
 
-    enum class Layout : std::uint8_t { kDelete, kKeep };
+    /// One for all tests of a program.
+    static Server& for_tests();
+
+    /// Of the tables that one of its databases has.
+    enum class Layout : std::uint8_t {
+        kDelete,
+        kKeep,
+        kReceiving  ///< Those of both sides, and in the schema `simulation` what handlers write.
+    };
     [[nodiscard]] std::string url(Layout layout) const;
     [[nodiscard]] bool has(Layout layout) const;
 
@@ -53,8 +61,8 @@ class Server {
     test::TemporaryFolder copy_{"server-copy"};
     ServerClock* clock_ = nullptr;
     std::unique_ptr<test::PostgresServer> server_;
-    std::unique_ptr<test::Pg> controls_[2];
-    std::string reset_[2];  // SQL
+    std::unique_ptr<test::Pg> controls_[3];
+    std::string reset_[3];  // SQL
 };
 
 }  // namespace outbox::simulation

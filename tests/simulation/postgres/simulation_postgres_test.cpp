@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -6,7 +5,7 @@
 #include <string>
 
 #include "tests/simulation/postgres/history.h"
-#include "tests/support/full_run.h"
+#include "tests/simulation/postgres/seeds.h"
 
 namespace outbox::simulation {
 namespace {
@@ -14,51 +13,27 @@ namespace {
 constexpr std::uint64_t kDefaultSeeds = 200;
 constexpr std::uint64_t kShortSeeds = 12;
 
-Server& server() {
-    static Server server;
-    return server;
-}
-
-std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
-    const char* text = std::getenv(variable);
-    return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 PostgresVerdict history_of(std::uint64_t seed) {
-    PostgresSettings settings = PostgresSettings::from_seed(seed, server());
+    PostgresSettings settings = PostgresSettings::from_seed(seed, Server::for_tests());
     settings.settings.tracing = true;
     if (const char* kind = std::getenv("OUTBOX_SIMULATION_KIND")) settings.only(kind);
-    return PostgresHistory(server(), settings).run();
+    return PostgresHistory(Server::for_tests(), settings).run();
 }
 
-std::string report(std::uint64_t seed, const PostgresVerdict& verdict) {
-    std::string text;
-    for (const std::string& line : verdict.trace) text += line + "\n";
-    text += "seed " + std::to_string(seed) + ":\n";
-    for (const std::string& violation : verdict.violations) text += "  " + violation + "\n";
-    return text + "replay with: OUTBOX_SIMULATION_SEED=" + std::to_string(seed) +
-           " simulation_postgres_test "
-           "--gtest_filter=SimulationOnPostgres.EveryHistoryKeepsThePromises\n";
-}
+constexpr const char* kEvery = "SimulationOnPostgres.EveryHistoryKeepsThePromises";
 
 // OUTBOX_SIMULATION_SEEDS=N runs N histories, OUTBOX_SIMULATION_SEED=S only the one of seed S; with
 // OUTBOX_SIMULATION_KIND, as PostgresSettings::only has it.
 TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
-    const bool one = std::getenv("OUTBOX_SIMULATION_SEED") != nullptr;
-    const std::uint64_t first =
-        number_from("OUTBOX_SIMULATION_SEED", number_from("OUTBOX_SIMULATION_FIRST_SEED", 1));
-    const std::uint64_t count = one ? 1
-                                    : number_from("OUTBOX_SIMULATION_SEEDS",
-                                                  test::full_run() ? kDefaultSeeds : kShortSeeds);
-    const bool goes_on = std::getenv("OUTBOX_SIMULATION_GOES_ON") != nullptr;
+    const auto [one, goes_on, first, count] = Seeds(kShortSeeds, kDefaultSeeds);
     PostgresVerdict all;
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const PostgresVerdict verdict = history_of(seed);
         if (goes_on && !verdict.violations.empty()) {
-            ADD_FAILURE() << report(seed, verdict);
+            ADD_FAILURE() << report(seed, verdict, kEvery);
             continue;
         }
-        ASSERT_TRUE(verdict.violations.empty()) << report(seed, verdict);
+        ASSERT_TRUE(verdict.violations.empty()) << report(seed, verdict, kEvery);
         all.events += verdict.events;
         all.repeats += verdict.repeats;
         all.dead += verdict.dead;
@@ -84,20 +59,6 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
     EXPECT_GT(all.epochs, count * 2);
     EXPECT_GT(all.blocked, count);
     EXPECT_GT(all.happened.size(), 10U);
-}
-
-// Where two histories part.
-std::string parting(const PostgresVerdict& one, const PostgresVerdict& other) {
-    const auto [left, right] =
-        std::mismatch(one.trace.begin(), one.trace.end(), other.trace.begin(), other.trace.end());
-    std::string text;
-    for (auto line = left - std::min<std::ptrdiff_t>(left - one.trace.begin(), 10); line != left;
-         ++line) {
-        text += "  " + *line + "\n";
-    }
-    if (left != one.trace.end()) text += "< " + *left + "\n";
-    if (right != other.trace.end()) text += "> " + *right + "\n";
-    return text;
 }
 
 // OUTBOX_SIMULATION_SEEDS and OUTBOX_SIMULATION_FIRST_SEED: of these.

@@ -1,0 +1,125 @@
+#include "tests/simulation/postgres/receiving_judge.h"
+
+namespace outbox::simulation {
+
+void ReceivingJudge::committed(Position number, const std::string& key, Fate fate) {
+    events_[number] = {key, fate};
+    if (!key.empty()) by_key_[key].push_back(number);
+}
+
+Fate ReceivingJudge::handed(Position number, int member) {
+    ++handovers_;
+    const auto found = events_.find(number);
+    if (found == events_.end()) {
+        judge_.violation("member " + std::to_string(member) + " was handed " + name(number) +
+                         ", which was never committed");
+        return Fate::kRefused;
+    }
+    if (applied_.contains(number)) {
+        judge_.violation("member " + std::to_string(member) + " was handed " + name(number) +
+                         ", which was applied");
+    }
+    ++times_[number];
+    return mended_.contains(number) ? Fate::kApplied : found->second.fate;
+}
+
+bool ReceivingJudge::may_be_dead(Position number) const {
+    const Fate fate = events_.at(number).fate;
+    return fate != Fate::kApplied && fate != Fate::kFailsTwice;
+}
+
+void ReceivingJudge::look(test::Pg& tables) {
+    look_at_letters(tables);
+    for (const auto& row : tables.query("SELECT seq, event, key FROM simulation.effects WHERE "
+                                        "seq > " +
+                                        std::to_string(last_seq_) + " ORDER BY seq")) {
+        last_seq_ = std::stoll(*row[0]);
+        look_at_effect(std::stoll(*row[1]), *row[2]);
+    }
+    for (const Position number : letters_) {
+        if (applied_.contains(number)) {
+            judge_.violation(name(number) + " was applied and lies with the dead letters");
+        }
+    }
+}
+
+void ReceivingJudge::look_at_effect(Position number, const std::string& key) {
+    const auto found = events_.find(number);
+    if (found == events_.end()) {
+        judge_.violation("an effect of " + name(number) + ", which was never committed");
+        return;
+    }
+    if (found->second.key != key) judge_.violation(name(number) + " has another key");
+    if (!applied_.insert(number).second) {
+        judge_.violation(name(number) + " was applied twice");
+        return;
+    }
+    if (may_be_dead(number) && !mended_.contains(number)) {
+        judge_.violation(name(number) + " was applied though its handler refused it");
+    }
+    if (!key.empty() && !asked_.contains(number)) check_order(number, key);
+}
+
+// Whatever of its key was committed before is applied or given up on.
+void ReceivingJudge::check_order(Position number, const std::string& key) {
+    const std::vector<Position>& numbers = by_key_[key];
+    for (std::size_t& i = in_order_[key]; i < numbers.size(); ++i) {
+        if (numbers[i] == number) return;
+        if (applied_.contains(numbers[i]) || ever_dead_.contains(numbers[i])) continue;
+        judge_.violation("out of order: " + name(number) + " was applied before " +
+                         name(numbers[i]) + " of its key " + key);
+        return;
+    }
+}
+
+void ReceivingJudge::look_at_letters(test::Pg& tables) {
+    letters_.clear();
+    for (const auto& row : tables.query("SELECT message_id, attempts, error_code, error FROM "
+                                        "public.outbox_inbox_dead_letters")) {
+        const Position number = number_of(*row[0]);
+        const auto found = events_.find(number);
+        if (found == events_.end()) {
+            judge_.violation("a dead letter of " + name(number) + ", which was never committed");
+            continue;
+        }
+        letters_.insert(number);
+        if (!ever_dead_.insert(number).second) continue;
+        if (world_.tracing()) {
+            world_.trace(name(number) + " was given up on after " + *row[1] +
+                         " attempts: " + *row[2] + " " + *row[3]);
+        }
+        if (!may_be_dead(number)) {
+            judge_.violation(name(number) + " was given up on without fault: " + *row[3]);
+        } else if (found->second.fate != Fate::kRefused && !asked_.contains(number) &&
+                   static_cast<std::uint32_t>(std::stoul(*row[1])) != max_attempts_) {
+            judge_.violation(name(number) + " was given up on after " + *row[1] + " attempts");
+        }
+    }
+}
+
+bool ReceivingJudge::all_done() const {
+    for (const auto& [number, event] : events_) {
+        if (!applied_.contains(number) && !letters_.contains(number)) return false;
+    }
+    return true;
+}
+
+void ReceivingJudge::finish(test::Pg& tables) {
+    for (const auto& [number, event] : events_) {
+        if (!applied_.contains(number) && !letters_.contains(number)) {
+            judge_.violation("lost: " + name(number) + " has no effect and is no dead letter");
+        }
+    }
+    const std::string unknown = tables.value(
+        "SELECT coalesce(string_agg(event::text, ' '), '') FROM simulation.effects WHERE NOT "
+        "EXISTS (SELECT FROM public.outbox_inbox WHERE message_id = "
+        "'00000000-0000-4000-8000-' || lpad(event::text, 12, '0'))");
+    if (!unknown.empty()) judge_.violation("applied and not in the inbox: " + unknown);
+    const std::string odd = tables.value(
+        "SELECT coalesce(string_agg(key, ' '), '') FROM (SELECT key, count(*) AS n FROM "
+        "simulation.effects GROUP BY key) e FULL JOIN simulation.accounts a USING (key) WHERE "
+        "e.n IS DISTINCT FROM a.effects");
+    if (!odd.empty()) judge_.violation("keys with more or less on their accounts: " + odd);
+}
+
+}  // namespace outbox::simulation

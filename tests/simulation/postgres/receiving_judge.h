@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/judge.h"
+#include "tests/support/pg.h"
+
+namespace outbox::simulation {
+
+/// What becomes of a message in its handler.
+enum class Fate : std::uint8_t {
+    kApplied,
+    kFailsTwice,    ///< The handler fails the first two times.
+    kFailsAlways,   ///< Until it is mended, as all below.
+    kRefused,       ///< The handler says that it will never work.
+    kBadStatement,  ///< A statement of the handler fails, and it goes on.
+    kEndsSession    ///< The handler ends its session.
+};
+
+/// Knows what was committed and what handlers were to do with it, and checks the consumer's tables
+/// against that as the history goes on: each effect once, the keys in order, given up on only what
+/// cannot be applied.
+class ReceivingJudge {
+  public:
+    ReceivingJudge(World& world, Judge& judge, std::uint32_t max_attempts)
+        : world_(world), judge_(judge), max_attempts_(max_attempts) {}
+
+    void committed(Position number, const std::string& key, Fate fate);
+    /// A handler has the message: what it is to do now.
+    Fate handed(Position number, int member);
+    /// How often handlers had it.
+    [[nodiscard]] int times(Position number) { return times_[number]; }
+    void repeated() { ++repeats_; }
+    void mended(Position number) { mended_.insert(number); }
+    /// An operator asked for another try: its place among its key is none any more.
+    void asked(Position number) { asked_.insert(number); }
+
+    /// What the tables hold. Beside the world.
+    void look(test::Pg& tables);
+    /// Letters that lie there, by the last look.
+    [[nodiscard]] const std::set<Position>& letters() const { return letters_; }
+    /// By the last look, all is applied that is to be, or given up on.
+    [[nodiscard]] bool all_done() const;
+    /// Names what is not.
+    void finish(test::Pg& tables);
+
+    [[nodiscard]] std::size_t effects() const { return applied_.size(); }
+    [[nodiscard]] std::size_t dead() const { return ever_dead_.size(); }
+    [[nodiscard]] std::size_t repeats() const { return repeats_; }
+    [[nodiscard]] std::size_t handovers() const { return handovers_; }
+
+  private:
+    struct Event {
+        std::string key;
+        Fate fate = Fate::kApplied;
+    };
+    void look_at_effect(Position number, const std::string& key);
+    void look_at_letters(test::Pg& tables);
+    void check_order(Position number, const std::string& key);
+    [[nodiscard]] bool may_be_dead(Position number) const;
+    [[nodiscard]] static std::string name(Position number) {
+        return "event " + std::to_string(number);
+    }
+
+    World& world_;
+    Judge& judge_;
+    const std::uint32_t max_attempts_;
+    std::map<Position, Event> events_;
+    std::map<std::string, std::vector<Position>> by_key_;
+    std::map<Position, int> times_;
+    std::set<Position> mended_;
+    std::set<Position> asked_;
+    std::set<Position> applied_;
+    std::set<Position> letters_;
+    std::set<Position> ever_dead_;
+    std::map<std::string, std::size_t> in_order_;  // done prefix of a key
+    long long last_seq_ = 0;
+    std::size_t handovers_ = 0;
+    std::size_t repeats_ = 0;
+};
+
+}  // namespace outbox::simulation

@@ -84,15 +84,27 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kServers = "sink.kafka.producer.bootstrap.servers";
 
 std::string as_toml(std::string_view text) {
+    std::string json;
+    append_json_string(text, json);
     std::string out;
-    append_json_string(text, out);
+    for (const char c : json) {
+        if (c == '\x7F') {
+            out += "\\u007F";  // JSON has it as it is
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
+std::string with_dollars(std::string_view text) {
+    std::string out;
+    for (const char c : text) out.append(c == '$' ? 2 : 1, c);  // "$$" is a dollar
     return out;
 }
 
 std::string quoted(std::string_view text) {
-    std::string out;
-    for (const char c : as_toml(text)) out.append(c == '$' ? 2 : 1, c);  // "$$" is a dollar
-    return out;
+    return with_dollars(as_toml(text));
 }
 
 // What Debezium Server is not to expand has a backslash before it, and loses it.
@@ -190,6 +202,7 @@ class Import {
             dbz::TopicRouter::make(options->topic_regex, options->topic_replacement);
         if (!topics.ok()) return topics.status();
         note_what_server_ignores(*options);
+        leave_out_what_is_no_url();
         std::sort(out_.left_out.begin(), out_.left_out.end(),
                   [](const auto& a, const auto& b) { return a.line < b.line; });
         write(*options);
@@ -363,7 +376,7 @@ class Import {
             const std::string_view variable = variable_of(property.value, server_);
             const bool is_address = part == &host_ && property.value.find(':') != std::string::npos;
             *part = !variable.empty() ? "${" + std::string(variable) + "}"
-                    : is_address      ? "[" + property.value + "]"
+                    : is_address      ? "[" + with_dollars(property.value) + "]"
                                       : path_part(property.value);
             return true;
         }
@@ -392,7 +405,7 @@ class Import {
         }
         if (name == kServers) {
             const std::string_view variable = variable_of(property.value, server_);
-            to_ = "kafka://" + (variable.empty() ? hosts_of(property.value)
+            to_ = "kafka://" + (variable.empty() ? with_dollars(hosts_of(property.value))
                                                  : "${" + std::string(variable) + "}");
             return true;
         }
@@ -413,6 +426,40 @@ class Import {
         };
         if (placed) note("table.fields.additional.placement");
         if (!options.timestamp.empty()) note("table.field.event.timestamp");
+    }
+
+    // A relay would not start with it.
+    void leave_out_what_is_no_url() {
+        if (!to_.empty() && !names_servers(to_)) {
+            leave_out(*known_.at(std::string(kServers)),
+                      "it is no list of HOST:PORT; name them with --to");
+            to_.clear();
+        }
+        if (!host_.empty() && !names_servers(database_url())) {
+            leave_out(*known_.at("database.hostname"),
+                      "with what else the file says it makes no URL; write one under [source]");
+            host_.clear();
+        }
+    }
+
+    // Whether hosts, and ports that are numbers, are all that stands up to the path.
+    static bool names_servers(const std::string& text) {
+        const auto url = parse_url(with_any_value(text));
+        return url.ok() && !url->authority.empty() && url->query.empty() &&
+               url->authority.find_first_of(" \t#\"\\") == std::string::npos;
+    }
+
+    // With 1 for each variable.
+    static std::string with_any_value(std::string_view text) {
+        std::string out;
+        while (true) {
+            const std::size_t begin = text.find("${");
+            const std::size_t end = text.find('}', begin);
+            if (begin == std::string_view::npos || end == std::string_view::npos) break;
+            out.append(text.substr(0, begin)).append("1");
+            text.remove_prefix(end + 1);
+        }
+        return out.append(text);
     }
 
     void write(const dbz::Options& options) {
@@ -440,14 +487,14 @@ class Import {
         }
     }
 
+    [[nodiscard]] std::string database_url() const {
+        return "postgresql://" + (user_.empty() ? "" : user_ + "@") + host_ +
+               (port_.empty() ? "" : ":" + port_) + "/" + database_;
+    }
+
     void write_source() {
         std::string& out = out_.toml;
-        if (!host_.empty() && !database_.empty()) {
-            out += "url = " +
-                   as_toml("postgresql://" + (user_.empty() ? "" : user_ + "@") + host_ +
-                           (port_.empty() ? "" : ":" + port_) + "/" + database_) +
-                   "\n";
-        }
+        if (!host_.empty() && !database_.empty()) out += "url = " + as_toml(database_url()) + "\n";
     }
 
     void write_columns(const dbz::Options& options) {

@@ -466,9 +466,13 @@ std::span<const ColumnKeySpec> column_key_table() {
 Result<FileContent> read_toml_file(const std::string& path) {
     auto text = read_text(path);
     if (!text.ok()) return text.error();
+    return read_toml(*text, path);
+}
+
+Result<FileContent> read_toml(std::string_view text, const std::string& path) {
     Reader reader(path);
     try {
-        return reader.read(toml::parse(*text, path));
+        return reader.read(toml::parse(text, path));
     } catch (const toml::parse_error& error) {
         return config_error(reader.place(error.source()), std::string(error.description()));
     }

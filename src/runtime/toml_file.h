@@ -52,4 +52,7 @@ struct FileContent {
 /// an unknown key (with the closest one), a value of the wrong kind.
 Result<FileContent> read_toml_file(const std::string& path);
 
+/// The same of a file's text.
+Result<FileContent> read_toml(std::string_view text, const std::string& path);
+
 }  // namespace outbox::runtime

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/properties_file.h"
+#include "runtime/toml_file.h"
 
 namespace outbox::runtime {
 namespace {
@@ -317,6 +318,26 @@ TEST(DebeziumImport, AVariableStaysOneWhereItIsTheEnvironmentsAndIsElseNamed) {
     EXPECT_THAT(connect->toml, HasSubstr("url = \"postgresql://${DB_HOST}/shop\""));
     EXPECT_THAT(connect->toml, HasSubstr("\"shop.$${routedByValue}\""));
     EXPECT_THAT(left(*connect, "topic.prefix"), HasSubstr("in its place"));
+}
+
+// Else a relay would not start with it.
+TEST(DebeziumImport, WhatIsMadeCanBeReadWhateverStandsInTheFile) {
+    const std::string text = kServer;
+    const auto read = [&](const std::string& name, const std::string& value) {
+        const auto made = import_debezium(text + name + "=" + value + "\n");
+        EXPECT_TRUE(made.ok()) << made.error().message;
+        const auto content = read_toml(made->toml, "outbox.toml");
+        EXPECT_TRUE(content.ok()) << content.error().message << "\n" << made->toml;
+        return made->toml + left(*made, name);
+    };
+    const std::string servers = "debezium.sink.kafka.producer.bootstrap.servers";
+    EXPECT_THAT(read(servers, "a$b:9092"), HasSubstr("\"kafka://a$$b:9092\""));
+    EXPECT_THAT(read(servers, "a b:9092"), HasSubstr("no list of HOST:PORT"));
+    EXPECT_THAT(read(servers, "a:b"), HasSubstr("no list of HOST:PORT"));
+    EXPECT_THAT(read("debezium.source.database.hostname", "fd00::1$"),
+                HasSubstr("\"postgresql://app@[fd00::1$$]:5432/shop\""));
+    EXPECT_THAT(read("debezium.source.database.port", "five"), Not(HasSubstr("postgresql://")));
+    EXPECT_THAT(read("debezium.source.topic.prefix", "a\x7F"), HasSubstr("\"a\\u007F\""));
 }
 
 TEST(Properties, ReadPairsOfUtf16AndWhatIsNoEscape) {

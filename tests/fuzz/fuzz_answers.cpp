@@ -1,18 +1,21 @@
-// What services of AWS, S3 and those who hand out their keys may answer: an outcome for each
-// message, whatever comes, nothing that a terminal would obey, and no key that is more than one
-// word. And what a message may say of a payload that is kept elsewhere.
+// What services of AWS, S3, those who hand out their keys, JetStream and receivers of spans may
+// answer: an outcome for each message, whatever comes, nothing that a terminal would obey, and no
+// key that is more than one word. And what a message may say of a payload that is kept elsewhere.
 
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "brokers/nats/answers.h"
+#include "brokers/nats/stream_numbers.h"
 #include "brokers/sns/answers.h"
 #include "brokers/sqs/answers.h"
 #include "claim/claim.h"
 #include "claim/s3_answers.h"
 #include "core/utf8.h"
 #include "net/aws_answers.h"
+#include "tracing/otlp_json.h"
 
 namespace {
 
@@ -41,6 +44,22 @@ void read(int status, std::string_view body, std::size_t count, const ReadBatch&
     must_be_printable(fault.name + fault.text);
 }
 
+void read_jetstream(std::string_view body) {
+    if (const auto fault = outbox::nats::fault_of_answer(body)) {
+        if (fault->name.empty()) std::abort();
+        must_be_printable(fault->name + fault->text);
+    }
+    for (const auto& stream : outbox::nats::read_streams(body)) {
+        if (stream.name.empty()) std::abort();
+    }
+    if (const auto consumer = outbox::nats::read_consumer(body)) {
+        if (consumer->ack_wait < consumer->ack_wait_min) std::abort();
+    }
+    if (const auto accepted = outbox::nats::read_accepted(body)) {
+        if (body.find(accepted->stream) == std::string_view::npos) std::abort();
+    }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -66,6 +85,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     must_be_printable(outbox::net::read_key_refusal(body));
     must_be_printable(outbox::net::read_role_name(body));
+    read_jetstream(body);
+    must_be_printable(outbox::tracing::read_partial_success(body).why);
     const auto claim = outbox::claim::read_claim(body);
     if (claim.ok() && *claim && !outbox::claim::is_object_name((*claim)->name())) std::abort();
     if (!claim.ok()) must_be_printable(claim.error().message);

@@ -10,27 +10,20 @@
 #include "codec/formats.h"
 #include "consumer/cloud_events.h"
 #include "core/json_scan.h"
-#include "tests/fuzz/fuzz_table.h"
+#include "tests/fuzz/bytes.h"
 
 namespace {
 
 using namespace outbox;
+using test::next_field;
 
 constexpr spi::AttributeNames kBindings[] = {{},
                                              {"cloudEvents_", {}},
                                              {"ce-", "Content-Type", true, true},
                                              {"ce-", "Content-Type", false, true}};
 
-// The bytes up to a zero, which is taken as well.
-std::string_view next(std::string_view& rest) {
-    const std::size_t end = rest.find('\0');
-    const std::string_view text = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    return text;
-}
-
 void read_anything(MessageFormat format, std::string_view bytes) {
-    const std::string_view headers = next(bytes);
+    const std::string_view headers = next_field(bytes);
     const auto read = consumer::read_message(format, {}, headers, bytes);
     if (read.event && !read.fault.empty()) std::abort();
     const bool has_members = for_each_json_member(bytes, [](auto name, auto value) {
@@ -42,11 +35,11 @@ void read_anything(MessageFormat format, std::string_view bytes) {
 void write_and_read(const codec::Format& format, const spi::AttributeNames& names,
                     std::string_view bytes) {
     spi::EventView event;
-    event.id = next(bytes);
-    event.event_type = next(bytes);
-    event.aggregate_id = next(bytes);
-    event.schema_id = next(bytes);
-    event.headers = next(bytes);
+    event.id = next_field(bytes);
+    event.event_type = next_field(bytes);
+    event.aggregate_id = next_field(bytes);
+    event.schema_id = next_field(bytes);
+    event.headers = next_field(bytes);
     if (event.headers.empty()) event.headers = {};
     event.payload = bytes;
     spi::EventBatch arena;

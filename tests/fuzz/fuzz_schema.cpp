@@ -11,18 +11,12 @@
 #include "schema/json_document.h"
 #include "schema/json_schema.h"
 #include "schema/registry_answers.h"
-#include "tests/fuzz/fuzz_table.h"
+#include "tests/fuzz/bytes.h"
 
 namespace {
 
 using namespace outbox;
-
-std::string_view next(std::string_view& rest) {
-    const std::size_t end = rest.find('\0');
-    const std::string_view text = rest.substr(0, end);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-    return text;
-}
+using test::next_field;
 
 void check(std::string_view schema_text, std::string_view other, std::string_view payload) {
     std::string why;
@@ -70,14 +64,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     constexpr int kStatus[] = {200, 204, 301, 401, 403, 404, 422, 429, 500};
     switch (data[0] % 4) {
         case 0:
-            answer(kStatus[data[1] % std::size(kStatus)], next(bytes), bytes);
+            answer(kStatus[data[1] % std::size(kStatus)], next_field(bytes), bytes);
             break;
         case 1:
             read_document(bytes);
             break;
         default: {
-            const std::string_view schema = next(bytes);
-            const std::string_view other = next(bytes);
+            const std::string_view schema = next_field(bytes);
+            const std::string_view other = next_field(bytes);
             check(schema, other, bytes);
         }
     }

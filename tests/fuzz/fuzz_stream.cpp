@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "databases/postgres/stream/pgoutput.h"
+#include "tests/fuzz/bytes.h"
 #include "tests/fuzz/fuzz_table.h"
 
 namespace {

@@ -1,26 +1,8 @@
 #pragma once
 
-#include <algorithm>
-#include <memory>
-#include <string_view>
-
 #include "databases/postgres/stream/row_decoder.h"
 
 namespace outbox::test {
-
-// A copy in a buffer of that very size, so that AddressSanitizer sees a read beyond it.
-class Exactly {
-  public:
-    explicit Exactly(std::string_view bytes)
-        : bytes_(std::make_unique<char[]>(bytes.size())), size_(bytes.size()) {
-        std::copy(bytes.begin(), bytes.end(), bytes_.get());
-    }
-    operator std::string_view() const { return {bytes_.get(), size_}; }  // NOLINT
-
-  private:
-    std::unique_ptr<char[]> bytes_;
-    std::size_t size_;
-};
 
 // The table that the fuzzed decoder reads: every field is mapped to a column of its own name.
 inline postgres::StreamTable fuzz_table() {

@@ -8,7 +8,7 @@
 
 #include "databases/postgres/source/decode.h"
 #include "databases/postgres/stream/value_text.h"
-#include "tests/fuzz/fuzz_table.h"
+#include "tests/fuzz/bytes.h"
 
 using namespace outbox::postgres;
 

@@ -1,8 +1,12 @@
-// Writes what fuzzing begins with: write_seeds FOLDER makes FOLDER/<target> anew.
+// Writes what fuzzing begins with: write_seeds FOLDER CORPUS makes FOLDER/<target> anew, also of
+// CORPUS/<target>.txt, where each line is an input, with \\, \n and \xHH for what is not printable.
 
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -104,20 +108,58 @@ void write(const std::filesystem::path& folder, std::size_t number, const std::s
     if (!file) throw std::runtime_error("cannot write to " + folder.string());
 }
 
+std::string unescaped(std::string_view line) {
+    std::string out;
+    while (!line.empty()) {
+        const std::size_t end = line.find('\\');
+        out += line.substr(0, end);
+        if (end == std::string_view::npos) break;
+        line.remove_prefix(end + 1);
+        const char kind = line.empty() ? '\0' : line.front();
+        unsigned char byte = kind == 'n' ? '\n' : '\\';
+        const char* const digits = line.data() + 1;
+        if (kind == 'x' && line.size() > 2) {
+            if (std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2) {
+                throw std::runtime_error("no two hexadecimal digits behind \\x");
+            }
+            line.remove_prefix(2);
+        } else if (kind != 'n' && kind != '\\') {
+            throw std::runtime_error("a backslash with neither n, x nor a backslash behind it");
+        }
+        out += static_cast<char>(byte);
+        line.remove_prefix(1);
+    }
+    return out;
+}
+
+// Gives each target's folder what the repository has for it.
+std::size_t write_corpus(const std::filesystem::path& corpus, const std::filesystem::path& root) {
+    std::size_t number = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(corpus)) {
+        std::ifstream file(entry.path(), std::ios::binary);
+        for (std::string line; std::getline(file, line);) {
+            write(root / entry.path().stem(), ++number, unescaped(line));
+        }
+        if (file.bad()) throw std::runtime_error("cannot read " + entry.path().string());
+    }
+    return number;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 2) {
-        std::cerr << "usage: write_seeds FOLDER\n";
+    if (argc != 3) {
+        std::cerr << "usage: write_seeds FOLDER CORPUS\n";
         return 2;
     }
     const std::filesystem::path root(argv[1]);
     for (const char* target : {"fuzz_stream", "fuzz_values", "fuzz_redact", "fuzz_protocols",
-                               "fuzz_answers", "fuzz_webhook", "fuzz_formats", "fuzz_schema"}) {
+                               "fuzz_answers", "fuzz_webhook", "fuzz_formats", "fuzz_schema",
+                               "fuzz_config", "fuzz_headers", "fuzz_journal"}) {
         std::filesystem::remove_all(root / target);
         std::filesystem::create_directories(root / target);
     }
-    std::size_t number = 0;
+    std::size_t number = write_corpus(argv[2], root);
     for (const Sent& sent : sent_texts()) {
         write(root / "fuzz_stream", ++number, stream_of(table_of(sent)));
         const auto type = sent.oid == 20'000

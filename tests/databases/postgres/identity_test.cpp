@@ -2,6 +2,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <regex>
 
 #include <outbox/producer/migrate.h>
 
@@ -253,19 +254,23 @@ TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     Relay relay(config());
     settle(relay);
     pg().exec("CREATE TABLE filler AS SELECT repeat('x', 1000) FROM generate_series(1, 10000)");
-    relay.read();
-    // The end of the log is noted about each second, with the reads.
-    const auto enough = std::chrono::steady_clock::now() + 2500ms;
-    ASSERT_TRUE(eventually(60s, "the end of the log is noted", [&] {
-        const bool last = std::chrono::steady_clock::now() >= enough;
+    const std::string filled = pg().value("SELECT pg_current_wal_flush_lsn()");
+    pg().exec("ALTER SYSTEM SET log_statement = 'all'");
+    pg().exec("SELECT pg_reload_conf()");
+    ASSERT_TRUE(eventually(60s, "a read notes how far the log is now", [&] {
         relay.read();
-        return last;
+        return server_.log_tail().find("pg_sequence_last_value") != std::string::npos;
     }));
     server_.stop(PostgresServer::Stop::kImmediate);
     replace_data(folder_ / "backup");
     server_.start();
     const ErrorInfo end = end_of_term(relay);
     EXPECT_EQ(end.code, ErrorCode::kServerChanged) << end.message;
+    std::smatch reached;
+    ASSERT_TRUE(
+        std::regex_search(end.message, reached, std::regex("reached ([0-9A-F]+/[0-9A-F]+)")))
+        << end.message;
+    EXPECT_EQ(pg().value("SELECT '" + reached[1].str() + "'::pg_lsn >= '" + filled + "'"), "t");
     EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kServerChanged);
     EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_events"), 10);
 }

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "databases/postgres/replication.h"
 #include "databases/postgres/stream/hub.h"
@@ -162,35 +163,50 @@ TEST_P(Stream, IsLeftBeforeTheServerKeepsMoreOfItsLogForItThanTheLimit) {
 
 // A route whose destination is away reads nothing.
 TEST_P(Stream, ThatARouteWantedAndDoesNotJoinIsNotOfferedAgainBeforeItReads) {
-    Route route(source());
-    Pg other(shared_postgres().url());
-    other.exec("BEGIN; SELECT pg_current_xact_id()");
-    EXPECT_TRUE(begins_to_join(route));
-    other.exec("COMMIT");
-    EXPECT_TRUE(eventually(60s, "the offer is over", [&] { return slots() == "0"; }));
-    for (int i = 0; i < 100; ++i) {
-        std::this_thread::sleep_for(20ms);
-        ASSERT_EQ(slots(), "0");
-    }
-    EXPECT_TRUE(route.joins());
+    auto connection = value_of(postgres::Connection::open(url_, 60));
+    const postgres::Table table = value_of(postgres::resolve_table(connection, config()));
+    postgres::Identity identity(table);
+    postgres::StreamHub hub(config(), table, identity);
+    postgres::StreamHub::Subscription away(hub);
+    const auto is_offered = [&](postgres::StreamHub::Subscription& route) {
+        return eventually(60s, "it is offered", [&] {
+            route.want();
+            return route.offer().has_value();
+        });
+    };
+    ASSERT_TRUE(is_offered(away));
+    ASSERT_TRUE(eventually(60s, "the offer is over", [&] { return !away.offer(); }));
+    // Whoever is offered a stream is at the same moment.
+    postgres::StreamHub::Subscription reading(hub);
+    ASSERT_TRUE(is_offered(reading));
+    EXPECT_FALSE(away.offer());
+    static_cast<void>(
+        reading.answer(reading.offer().value_or(postgres::StreamHub::Offer()), false));
+    EXPECT_TRUE(is_offered(away));
 }
 
-// The server's own question would come after five seconds, the stream's after half a second of
-// silence.
+// The server's own question would come five seconds after the last answer, the stream's after half
+// a second of silence.
 TEST_P(Stream, ConfirmsWhatItHasReadAlsoWhileThereIsAlwaysMore) {
     Route route(source());
     ASSERT_TRUE(route.joins());
     pg_.exec(insert("0"));
     const std::string confirmed =
-        "SELECT count(*) FROM pg_replication_slots WHERE active AND "
-        "confirmed_flush_lsn >= '" +
+        "SELECT count(*) FROM pg_replication_slots WHERE active AND confirmed_flush_lsn >= '" +
         pg_.value("SELECT pg_current_wal_flush_lsn()") + "'";
+    const std::string answered =
+        "SELECT coalesce(max(reply_time)::text, '-infinity') FROM pg_stat_replication WHERE pid = "
+        "(SELECT active_pid FROM pg_replication_slots WHERE database = current_database())";
     int more = 0;
-    while (more < 60 && pg_.number(confirmed) == 0) {
-        std::this_thread::sleep_for(50ms);
+    std::string last = pg_.value(answered);
+    EXPECT_TRUE(eventually(120s, "it confirms before it is asked", [&] {
         pg_.exec(insert(std::to_string(++more)));
-    }
-    EXPECT_LT(more, 60);
+        const std::string answer = pg_.value(answered);
+        const std::string before = std::exchange(last, answer);
+        return answer != before && pg_.number(confirmed) == 1 &&
+               pg_.value("SELECT '" + answer + "'::timestamptz < '" + before +
+                         "'::timestamptz + interval '4 s'") == "t";
+    }));
 }
 
 // In containers many relays of a cluster are process 1.

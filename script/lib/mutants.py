@@ -2,7 +2,8 @@
 sources in which each of these mutations can be switched on by its number: OUTBOX_MUTANT=17.
 
 A mutation takes a guard out: a condition never holds, one operand of it does not count, a predicate answers the
-contrary, a statement is left out. What only hands an error on is no guard. The copy needs one build for all.
+contrary, a statement is left out; in SQL, an operand of AND does not count, a comparison is another, rows are not
+locked, a NOT is not there. What only hands an error on is no guard. The copy needs one build for all.
 """
 
 import dataclasses
@@ -19,6 +20,15 @@ HANDS_ON = re.compile(r"!\s*[\w.\[\]]+(?:->|\.)ok\(\)|![\w.]+|[\w.]+(?:->|\.)ok\
 DECLARES = re.compile(r"(?:const\s+)?[\w:]+(?:<[^=]*>)?[\s*&]+\w+\s*=(?!=)")
 LEAVES_OUT = re.compile(r"^[ \t]+((?:\w+(?:::|\.|->))*\w+\([^\n]*\)|[\w.\->\[\]]+ (?:[+\-|&]?=)(?!=) [^\n]*|(?:\+\+|--)[\w.\->]+);$",
                         re.MULTILINE)
+# Texts that the compiler joins, with comments between them; SQL in them.
+TEXT = r'(?:R"(?P<{0}>\w*)\(.*?\)(?P={0})"|"(?:\\.|[^"\\\n])*")'
+TEXTS = re.compile(r"(?<![\w'])" + TEXT.format("first") + r"(?:(?:\s|//[^\n]*)+" + TEXT.format("more") + ")*", re.DOTALL)
+SQL = re.compile(r"\b(?:SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|AND)\b")
+ENDS_OPERAND = re.compile(r"\b(?:AND|OR|ORDER|GROUP|LIMIT|RETURNING|FOR|UNION|ON|WHEN|THEN|ELSE|END|"
+                          r"(?:LEFT |CROSS |INNER )?JOIN|WINDOW|HAVING|WHERE|(?<!DISTINCT )FROM|SET)\b|[,;]")
+COMPARISON = re.compile(r"(?<![-<>=!@|&#~])([<>])(=?)(?![-<>=@|&#])")
+LOCKS = re.compile(r"\s*\bFOR (?:NO KEY )?(?:UPDATE|(?:KEY )?SHARE)(?: OF \w+)?(?: SKIP LOCKED| NOWAIT)?")
+NOT = re.compile(r"\bNOT (?=EXISTS|\(|NULL|[a-z])")
 KEYWORDS = ("return", "throw", "if", "for", "while", "switch", "static_assert", "defined", "sizeof", "delete", "co_return")
 
 
@@ -140,6 +150,65 @@ def trimmed(text, begin, end):
     return begin + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
 
 
+def joined(texts):
+    """What the compiler makes of such texts, as it would be written in one pair of quotes."""
+    parts = []
+    for part in re.finditer(TEXT.format("only"), texts, re.DOTALL):
+        if part[0].startswith("R"):
+            raw = part[0][part[0].index("(") + 1:part[0].rindex(")")]
+            parts.append(raw.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
+        else:
+            parts.append(part[0][1:-1])
+    return "".join(parts)
+
+
+def operand_end(sql, begin):
+    """Where an operand of AND that begins there ends, or None: not within this text."""
+    depth, place, between = 0, begin, False
+    while place < len(sql):
+        char = sql[place]
+        if char == "'":
+            place = sql.find("'", place + 1)
+            if place < 0:
+                return None
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+            if depth < 0:
+                return place
+        elif depth == 0 and (place == 0 or not sql[place - 1].isalnum()):
+            if sql.startswith("BETWEEN ", place):
+                between = True
+            elif end := ENDS_OPERAND.match(sql, place):
+                if not (between and end[0] == "AND"):
+                    return place
+                between = False
+        place += 1
+    return len(sql) if depth == 0 and not between else None
+
+
+def sql_mutations(sql, goes_on):
+    """(kind, what is gone or another, SQL) of each. `goes_on`: text is joined to its end when it runs."""
+    for match in re.finditer(r"\b(?:WHERE|AND|ON) ", sql):
+        begin = match.end()
+        end = operand_end(sql, begin)
+        joined_by_and = match[0] == "AND " or (end is not None and sql.startswith("AND", end))
+        if end is None or not joined_by_and or (goes_on and end == len(sql)) or not sql[begin:end].strip():
+            continue
+        if match[0] == "AND " and re.search(r"\bBETWEEN (?:(?!\bAND\b).)*$", sql[:match.start()]):
+            continue
+        # Its parameters stay, with their types.
+        operand = sql[begin:end].strip()
+        yield "does not count in SQL", operand, f"{sql[:begin]}({operand} OR true) {sql[end:]}"
+    for match in COMPARISON.finditer(sql):
+        other = match[1] + ("" if match[2] else "=")
+        yield "compared otherwise in SQL", sql[max(0, match.start() - 30):match.end() + 30], sql[:match.start()] + other + sql[match.end():]
+    for match in LOCKS.finditer(sql):
+        yield "no lock in SQL", match[0].strip(), sql[:match.start()] + sql[match.end():]
+    for match in NOT.finditer(sql):
+        if not sql[:match.start()].endswith("IF "):
+            yield "no NOT in SQL", sql[match.start():match.start() + 60], sql[:match.start()] + sql[match.end():]
+
+
 class Function:
     """Collects the edits of one definition."""
 
@@ -162,6 +231,18 @@ class Function:
             else:
                 self.add("does not count", *part, "(!OUTBOX_MUTANT(@) && static_cast<bool>(", "))")
         return operator
+
+    def find_sql(self):
+        for match in TEXTS.finditer(self.text, self.body, self.end):
+            # In a comment or a character, or a constant of the compiler; or with a suffix behind it.
+            statement = self.mask[max(self.mask.rfind(mark, 0, match.start()) for mark in ";}{"):match.start()]
+            if self.mask[match.start()] == " " or re.search(r"\b(?:constexpr|static_assert)\b", statement) \
+                    or re.match(r"\w", self.text[match.end():]) or not SQL.search(match[0]) or "@" in match[0]:
+                continue
+            goes_on = re.match(r"\s*\+", self.text[match.end():]) is not None
+            for kind, what, sql in sql_mutations(joined(match[0]), goes_on):
+                self.add(kind, match.start(), match.end(), f'(OUTBOX_MUTANT(@) ? "{sql}" : ', ")")
+                self.edits[-1].mutant.code = what
 
     def find(self):
         declared = self.mask[max(self.mask.rfind(mark, 0, self.begin) for mark in ";}{"):self.begin]
@@ -189,10 +270,13 @@ class Function:
                     continue
                 if not self.condition(begin, end):
                     self.add("the contrary", begin, end, "(OUTBOX_MUTANT(@) != static_cast<bool>(", "))")
+        self.find_sql()
         if not self.edits:
             for match in LEAVES_OUT.finditer(self.mask, self.body, self.end):
                 whole = all(match[1].count(a) == match[1].count(b) for a, b in ("()", "{}", "[]"))
-                if whole and not match[1].startswith(KEYWORDS):
+                # Not the rest of a statement that begins a line before.
+                begins = re.search(r"(?:[;{}):]|\belse)\s*$", self.mask[:match.start()])
+                if whole and begins and not match[1].startswith(KEYWORDS):
                     self.add("left out", match.start(1), match.end(1), "if (!OUTBOX_MUTANT(@)) { ", "; }")
         return self.edits
 

@@ -54,7 +54,10 @@ void World::wake(TaskId task) {
 }
 
 void World::pause(Group group, std::int64_t until_us) {
-    paused_until_us_[static_cast<std::size_t>(group)] = until_us;
+    // It may have no task yet.
+    const auto index = static_cast<std::size_t>(group);
+    if (paused_until_us_.size() <= index) paused_until_us_.resize(index + 1, 0);
+    paused_until_us_[index] = until_us;
 }
 
 void World::kill(Group group) {

@@ -204,7 +204,8 @@ void wrapped_join(std::thread* thread) {
     try {
         while (!world.ended(task)) world.sleep(kMs);
     } catch (const Killed&) {
-        // Destructors join: it dies where it sleeps next.
+        // Destructors join, which must not throw: it dies where it sleeps next.
+        world.trace("killed as it waits for a thread");
     }
     std::memset(static_cast<void*>(thread), 0, sizeof *thread);
 }

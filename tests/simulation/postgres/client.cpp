@@ -22,7 +22,8 @@ bool Client::connect() {
     const char* names[] = {"dbname", nullptr};
     const char* values[] = {url_.c_str(), nullptr};
     connection_ = PQconnectStartParams(names, values, 1);
-    auto state = PGRES_POLLING_WRITING;
+    auto state =
+        PQstatus(connection_) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
     while (state == PGRES_POLLING_READING || state == PGRES_POLLING_WRITING) {
         if (!wait(state == PGRES_POLLING_READING ? POLLIN : POLLOUT)) break;
         state = PQconnectPoll(connection_);

@@ -83,7 +83,7 @@ struct Planted {
 
 class PlantedInReceiving : public testing::TestWithParam<Planted> {};
 
-constexpr std::uint64_t kFoundWithin = 60;
+constexpr std::uint64_t kFoundWithin = 200;
 
 TEST_P(PlantedInReceiving, IsFound) {
     std::size_t planted = 0;

@@ -238,7 +238,7 @@ void update_stock(PGconn* transaction, std::span<const outbox::Message> messages
     for (std::size_t i = 0; i < messages.size(); ++i) {
         all += (i == 0 ? "" : ",") + item(static_cast<int>(messages[i].position));
     }
-    all += "}";
+    all += '}';
     const char* values[] = {all.c_str()};
     check(transaction,
           PQexecParams(transaction, kUpdateMany, 1, nullptr, values, nullptr, nullptr, 0));

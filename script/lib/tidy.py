@@ -1,7 +1,7 @@
 """Runs clang-tidy over the files of some builds, each in the first that has it; a file that passed is done again only when it, a
-header it includes, or .clang-tidy changed.
+header it includes, .clang-tidy or the version changed.
 
-usage: tidy.py ROOT BUILD[:BUILD...] JOBS [PATH PREFIX...]
+usage: tidy.py CLANG_TIDY ROOT BUILD[:BUILD...] JOBS [PATH PREFIX...]
 """
 
 import concurrent.futures
@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 
-TIDY = "clang-tidy-19"
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -39,15 +38,15 @@ def files_of(root, entry):
 
 def fingerprint(root, entry, files):
     digest = hashlib.sha256(entry["command"].encode())
-    for path in [root / ".clang-tidy", *sorted(files)]:
+    for path in [root / ".clang-tidy", root / "script/lib/tidy_requirements.txt", *sorted(files)]:
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
 def main():
-    root, jobs = pathlib.Path(sys.argv[1]), int(sys.argv[3])
-    builds = [pathlib.Path(build) for build in sys.argv[2].split(":")]
-    prefixes = tuple(sys.argv[4:]) or ("",)
+    tidy, root, jobs = sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[4])
+    builds = [pathlib.Path(build) for build in sys.argv[3].split(":")]
+    prefixes = tuple(sys.argv[5:]) or ("",)
     matched, work = set(), []
     for build in builds:
         passed = build / "tidy-passed"
@@ -68,7 +67,7 @@ def main():
 
     def check(item):
         source, build, mark = item
-        result = subprocess.run([TIDY, "--quiet", "-p", build, source],
+        result = subprocess.run([tidy, "--quiet", "-p", build, source],
                                 capture_output=True, text=True)
         if result.returncode == 0:
             mark.touch()

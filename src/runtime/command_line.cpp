@@ -54,7 +54,7 @@ std::vector<std::string_view> option_names(const CommandSpec& command) {
 
 ErrorInfo unknown_argument(const CommandSpec& command, const std::string& argument) {
     const std::string help = "; see `outbox " + std::string(command.name) + " --help`";
-    if (!argument.starts_with("-")) {
+    if (!argument.starts_with('-')) {
         return config_error(
             argument, "unexpected argument of `outbox " + std::string(command.name) + "`" + help);
     }

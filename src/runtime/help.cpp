@@ -48,7 +48,7 @@ std::string option_help(const OptionSpec& spec) {
     if (!facts.empty()) {
         text += " (";
         for (std::size_t i = 0; i < facts.size(); ++i) text += (i == 0 ? "" : "; ") + facts[i];
-        text += ")";
+        text += ')';
     }
     return text;
 }

@@ -292,8 +292,8 @@ class Compiler {
     const Rule* below(const JsonValue& schema, const Place& place, std::string_view token) {
         Place here{place.base, place.draft, within(place.pointer, token)};
         const auto known = places_.find(&schema);
-        return rule_of(schema,
-                       known != places_.end() ? known->second : enter(schema, std::move(here)));
+        if (known != places_.end()) return rule_of(schema, known->second);
+        return rule_of(schema, enter(schema, std::move(here)));
     }
     static Place under(const Place& place, std::string_view keyword) {
         return {place.base, place.draft, within(place.pointer, keyword)};

@@ -74,7 +74,7 @@ std::string notes_of(spi::Sink& sink) {
     for (const auto& note : report.notes) {
         text += note.what;
         for (const auto& [name, value] : note.fields) text += " " + name + "=" + value;
-        text += "\n";
+        text += '\n';
     }
     return text;
 }

@@ -169,7 +169,7 @@ TEST_P(Audited, ADeadLetterIsEditedAndDeliveredAsItIsThen) {
     Process running = relay({"--allowed-topic", "orders"});
     ASSERT_TRUE(eventually(60s, "it is sent", [&] {
         const std::string out = running.stdout_text();
-        return out.find("mended") != std::string::npos && out.ends_with("\n");
+        return out.find("mended") != std::string::npos && out.ends_with('\n');
     }));
     const json line = json::parse(running.stdout_text());
     EXPECT_EQ(line["key"], "k2");

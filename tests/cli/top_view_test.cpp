@@ -184,10 +184,11 @@ TEST(TopView, LinesForProgramsHaveOneOrder) {
 
 // Keys, errors, names and owners are other people's.
 TEST(TopView, NothingInTheDataReachesTheTerminalAsACommand) {
+    using namespace std::string_literals;
     const std::string evil =
         "\033[2J\033]0;owned\007\r\n\xc2\x9b"
         "31m \xe2\x80\xae"
-        "drowssap \xff\x00 \xe6\xbc\xa2\xe5\xad\x97";
+        "drowssap \xff\x00 \xe6\xbc\xa2\xe5\xad\x97"s;
     TopState state = a_state();
     state.sample.source = evil;
     state.sample.lease.owner = evil;

@@ -432,7 +432,7 @@ TEST_F(DebeziumFormat, WritesHeadersAsKafkaConnectsConvertersDo) {
 
 // Handlers would see large payloads in another shape than small ones.
 TEST_F(DebeziumFormat, TakesNoClaimsWhereItsValueIsMoreThanThePayload) {
-    const auto refused = [&](std::map<std::string, std::string> options, bool claims) {
+    const auto refused = [&](const std::map<std::string, std::string>& options, bool claims) {
         const auto made = find_format("debezium")->make({options, "t", {}, nullptr, claims});
         return made.ok() ? std::string() : made.error().message;
     };

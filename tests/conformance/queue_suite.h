@@ -70,7 +70,7 @@ class QueueFixture {
     virtual void comes_again_after(std::chrono::seconds /*wait*/) {}
     /// How many acknowledged messages the broker may not have heard of when a member has stopped.
     [[nodiscard]] virtual long long unheard_at_most(std::size_t transaction_size) const {
-        return static_cast<long long>(2 * transaction_size);
+        return 2 * static_cast<long long>(transaction_size);
     }
     /// Whether what members had when they died comes again before what they had not.
     [[nodiscard]] virtual bool keeps_order_across_deaths() const { return true; }

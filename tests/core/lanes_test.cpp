@@ -188,9 +188,9 @@ class Model {
             for (const auto& entry : flying_) {
                 while (!flying_[entry.first].empty()) tell(entry.first, Outcome::kAcknowledged, 0);
             }
-            for (auto& [key, count] : holds_) {
+            for (const auto& [key, count] : holds_) {
                 go_on(key);
-                while (count > 0) resume(key);
+                for (int left = count; left > 0; --left) resume(key);
             }
             while (send()) {
             }

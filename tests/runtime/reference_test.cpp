@@ -65,7 +65,7 @@ std::string uncomment_settings(const std::string& text) {
     for (std::string line; std::getline(lines, line);) {
         const std::string bare = line.starts_with("# ") ? line.substr(2) : line;
         const std::string word = bare.substr(0, bare.find(' '));
-        const bool setting = bare.starts_with("[") || bare.substr(word.size()).starts_with(" = ");
+        const bool setting = bare.starts_with('[') || bare.substr(word.size()).starts_with(" = ");
         const bool alternative =
             word == "allowed_topics" || word == "owner" || word == "tenant" || word == "to";
         out += (setting && !alternative ? bare : "# " + bare) + "\n";

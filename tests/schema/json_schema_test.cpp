@@ -172,7 +172,7 @@ TEST(JsonSchema, ACheckEndsWhereItIsToldTo) {
     JsonSchema::Violation violation;
     std::string items = "[0";
     for (int i = 0; i < 20'000; ++i) items += ",0";
-    items += "]";
+    items += ']';
     const auto schema = compiled(R"({"items": {"type": "integer"}})");
     EXPECT_EQ(schema.check(items, stop.get_token(), violation), JsonSchema::Outcome::kHolds);
     const auto pattern = compiled(R"({"pattern": "^(a+)+$"})");

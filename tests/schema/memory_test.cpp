@@ -83,7 +83,7 @@ TEST(SchemaMemory, UniqueItemsTakeNoMoreThanAsMuchAgain) {
     constexpr std::size_t kCount = 200'000;
     std::string payload = "[0";
     for (std::size_t i = 1; i < kCount; ++i) payload += "," + std::to_string(i);
-    payload += "]";
+    payload += ']';
     const auto schema = compiled(R"({"uniqueItems": true})");
     const std::size_t before = g_now;
     g_most = before;

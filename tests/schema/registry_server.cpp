@@ -46,7 +46,7 @@ std::uint32_t RegistryServer::add(const std::string& subject, const std::string&
     std::string body =
         R"({"schemaType": ")" + type + R"(", "references": )" + references + R"(, "schema": )";
     append_json_string(schema, body);
-    body += "}";
+    body += '}';
     const HttpAnswer answer =
         http(port(), "POST", std::string(kPath) + "/subjects/" + subject + "/versions", body,
              "Content-Type: application/vnd.schemaregistry.v1+json\r\n");

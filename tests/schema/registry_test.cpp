@@ -46,9 +46,9 @@ class SchemaRegistry : public testing::Test {
     }
 
     RegistryServer& server_ = shared_registry();
-    const std::string subject_ = "subject-" + std::to_string(++subjects_);
+    const std::string subject_ = "subject-" + std::to_string(++subjects);
     Registry::Clock::time_point now_{};
-    static inline int subjects_ = 0;
+    static inline int subjects = 0;
 };
 
 TEST_F(SchemaRegistry, TellsIdAndRulesOfAVersionAndAsksOnce) {

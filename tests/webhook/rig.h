@@ -231,7 +231,7 @@ class Rig {
         for (const webhook::Remark& one : said_) {
             out += one.what;
             for (const auto& [name, value] : one.fields) out += " " + name + "=" + value;
-            out += "\n";
+            out += '\n';
         }
         return out;
     }

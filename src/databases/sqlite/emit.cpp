@@ -62,7 +62,7 @@ std::string emit(sqlite3* transaction, const Event& event, const EmitOptions& op
     producer::EventFields row = producer::event_fields(event, options);
     std::string sql = insert_clause(row) + "VALUES (";
     for (std::size_t i = 0; i < row.fields.size(); ++i) sql += i == 0 ? "?" : ", ?";
-    sql += ")";
+    sql += ')';
 
     sqlite::Statement statement(transaction, sql, Role::kEmit, "writing an event");
     for (const EventField& field : row.fields) bind(statement, event, options, field);

@@ -39,7 +39,7 @@ class RabbitmqQueue : public QueueFixture {
     // A channel holds back what a quorum queue that has 32 commands of it before it is to hear.
     [[nodiscard]] long long unheard_at_most(std::size_t transaction_size) const override {
         if (kind_ != "quorum") return QueueFixture::unheard_at_most(transaction_size);
-        return static_cast<long long>(34 * transaction_size);
+        return 34 * static_cast<long long>(transaction_size);
     }
     void go_down() override { shared_rabbitmq().kill(); }
     void come_back() override {

@@ -163,9 +163,9 @@ class RandomTable : public DecodedTable {
 };
 
 TEST_F(RandomTable, ComesOutOfTheLogAsTheReaderGivesIt) {
-    const std::uint64_t kTables = full_run() ? 40 : 20;
+    const std::uint64_t tables = full_run() ? 40 : 20;
     constexpr int kRows = 50;
-    for (std::uint64_t seed = 1; seed <= kTables; ++seed) {
+    for (std::uint64_t seed = 1; seed <= tables; ++seed) {
         RandomValues random(seed);
         create(random);
         SCOPED_TRACE("seed " + std::to_string(seed));

@@ -22,9 +22,7 @@ std::map<std::string, std::string> options_of(const ordered_json& group, const o
     std::map<std::string, std::string> options{{"topic.prefix", "dbz"}};
     for (const auto& [name, value] : group.items()) {
         const std::string text = value.get<std::string>();
-        if (name.starts_with("source.")) {
-            options[name.substr(7)] = text;
-        } else if (name == "format.schemas.enable") {
+        if (name == "format.schemas.enable") {
             for (const char* part : {"key.", "value.", "header."}) {
                 options[part + std::string("schemas.enable")] = text;
             }
@@ -63,7 +61,7 @@ std::string shown(const ordered_json& text) {
 }
 
 // Bytes that are no text stand in the file as Python's backslashreplace writes them.
-std::string as_kept(std::string text) {
+std::string as_kept(const std::string& text) {
     constexpr const char* kDigits = "0123456789abcdef";
     std::string out;
     for (const char c : text) {

@@ -1044,6 +1044,25 @@ TEST_F(LibpqConsumer, AHandlerThatIsBusyElsewhereForLongIsNotTakenForAnOutage) {
     EXPECT_FALSE(reported(What::kDisconnected));
 }
 
+TEST_F(LibpqConsumer, AHandlerThatIsBusyElsewhereWhileItsAnswerIsThereIsNotTakenForAnOutage) {
+    put("slow");
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            EXPECT_EQ(PQsendQuery(transaction, "SELECT 1"), 1);
+            db_.exec("SELECT pg_sleep(17)");
+            while (PGresult* result = PQgetResult(transaction)) {
+                EXPECT_EQ(PQresultStatus(result), PGRES_TUPLES_OK) << PQresultErrorMessage(result);
+                PQclear(result);
+            }
+        },
+        options());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("slow"));
+    EXPECT_FALSE(reported(What::kDisconnected));
+}
+
 // Also what it remarks while it is connected to.
 TEST_F(LibpqConsumer, WhatTheServerRemarksIsNotWrittenToStderr) {
     put("only");

@@ -71,6 +71,12 @@ void SilentProxy::accept_all() {
         if (::poll(&entry, 1, kLookMs) <= 0) continue;
         const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
         if (client < 0) continue;
+        ++accepted_;
+        if (drops_ > 0) {
+            --drops_;
+            ::close(client);
+            continue;
+        }
         const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         const sockaddr_in address = loopback(server_port_);
         if (connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {

@@ -20,6 +20,10 @@ class SilentProxy {
     /// A URL of the server, past this proxy.
     [[nodiscard]] std::string through(std::string url) const;
     void silence() { ++silences_; }
+    /// So many new connections are closed without a word.
+    void drop(int connections) { drops_ = connections; }
+    /// Connections until now, dropped ones too.
+    [[nodiscard]] int accepted() const { return accepted_; }
 
   private:
     void accept_all();
@@ -30,6 +34,8 @@ class SilentProxy {
     int listener_;
     std::atomic<bool> stopping_ = false;
     std::atomic<int> silences_ = 0;
+    std::atomic<int> drops_ = 0;
+    std::atomic<int> accepted_ = 0;
     std::thread acceptor_;
     std::list<std::thread> pumps_;  // of the acceptor
 };

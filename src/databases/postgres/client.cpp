@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <string_view>
 #include <sys/socket.h>
 #include <utility>
 #include <vector>
@@ -114,7 +115,9 @@ Status Client::connect(const std::string& url, std::chrono::seconds timeout,
     add("client_encoding", "UTF8");
     for (const Setting& setting : fixed) add(setting.name, setting.value);
     const auto deadline = steady_clock::now() + timeout;
-    const std::vector<Host> hosts = hosts_of(*target);
+    const bool is_told_where = std::ranges::any_of(
+        fixed, [](const Setting& setting) { return std::string_view(setting.name) == "host"; });
+    const std::vector<Host> hosts = is_told_where ? std::vector<Host>() : hosts_of(*target);
     if (hosts.empty()) {
         add(nullptr, nullptr);
         return reach(names, values, deadline);

@@ -200,7 +200,9 @@ class PostgresTarget final : public MigrationTarget {
                             std::to_string(PQserverVersion(client_.handle()) / 10000) +
                             "; outbox needs 14 or newer.");
         }
-        watch_.session(client_.handle());
+        if (const Status followed = watch_.follow(client_.handle()); !followed.ok()) {
+            throw Error(followed.error());
+        }
         watch_.busy();
         watch_.identify(client_);
         // The path of the role holds until the next statement.

@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <fcntl.h>
 #include <libpq-events.h>
 #include <libpq-fe.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+#include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include "databases/postgres/errors.h"
@@ -58,6 +63,26 @@ std::optional<Traffic> traffic_of(int socket) {
         std::chrono::milliseconds(std::min(info.tcpi_last_data_sent, info.tcpi_last_data_recv))};
 }
 
+// Of a socket that waits no longer than a limit.
+bool is_the_servers_silence(int error) {
+    switch (error) {
+        case ECONNREFUSED:
+        case ECONNRESET:
+        case EHOSTUNREACH:
+        case ETIMEDOUT:
+        case EAGAIN:
+        case EINPROGRESS:
+            return true;
+        default:
+            return false;
+    }
+}
+
+Host host_of(const PGconn* connection) {
+    const auto string = [](const char* text) { return std::string(text == nullptr ? "" : text); };
+    return {string(PQhost(connection)), string(PQhostaddr(connection)), string(PQport(connection))};
+}
+
 }  // namespace
 
 // Another server may answer in place of the session's: one of several standbys says nothing of it,
@@ -82,14 +107,25 @@ Watch::~Watch() {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
+    leave();
 }
 
-void Watch::session(pg_conn* connection) {
+Status Watch::follow(pg_conn* connection) {
+    leave();
+    Server server{.host = host_of(connection)};
+    server.address_size = sizeof server.address;
+    const int socket = ::fcntl(PQsocket(connection), F_DUPFD_CLOEXEC, 0);
+    if (socket < 0 || ::getpeername(socket, reinterpret_cast<sockaddr*>(&server.address),
+                                    &server.address_size) != 0) {
+        const std::string reason = std::generic_category().message(errno);
+        if (socket >= 0) ::close(socket);
+        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
+                "watching the connection to " + server.host.host + ": " + reason};
+    }
     {
         const core::Lock lock(mutex_);
-        socket_ = connection == nullptr ? -1 : PQsocket(connection);
-        session_.reset();
-        if (socket_ < 0) return;
+        socket_ = socket;
+        server_ = std::move(server);
         if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
     }
     answered();
@@ -100,6 +136,14 @@ void Watch::session(pg_conn* connection) {
             return 1;
         },
         "outbox watch", this);
+    return {};
+}
+
+void Watch::leave() {
+    const core::Lock lock(mutex_);
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = -1;
+    session_.reset();
 }
 
 void Watch::identify(Client& session) {
@@ -110,10 +154,19 @@ void Watch::identify(Client& session) {
     session_ = std::move(found);
 }
 
-// A result has come: what was written until now is answered.
+// A result has come: what was written until now is answered, and the session lives.
 void Watch::answered() {
     const core::Lock lock(mutex_);
     answered_bytes_ = traffic_of(socket_).value_or(Traffic()).written_bytes;
+    ++turn_;
+    since_ = steady_clock::now();
+}
+
+// It does not where something lies unread, as the answer to a handler that is busy elsewhere.
+bool Watch::may_wait() const {
+    int unread = 0;
+    return use_ != Use::kNone && socket_ >= 0 &&
+           (::ioctl(socket_, FIONREAD, &unread) != 0 || unread == 0);
 }
 
 // A handler may wait for it, or be busy elsewhere.
@@ -136,41 +189,48 @@ void Watch::break_off() {
 }
 
 void Watch::run() {
+    std::optional<std::uint64_t> silent_turn;
     core::Lock lock(mutex_);
     while (!stop_) {
         changed_.wait_for(mutex_, kBetweenLooks,
                           [this]() OUTBOX_REQUIRES(mutex_) { return stop_; });
-        if (stop_ || use_ == Use::kNone || socket_ < 0 || steady_clock::now() - since_ < kPatience)
-            continue;
+        if (stop_ || !may_wait() || steady_clock::now() - since_ < kPatience) continue;
         const std::uint64_t turn = turn_;
+        const Server server = server_;
         const std::optional<SeenBackend> session = session_;
         lock.unlock();
-        const Verdict verdict = ask(session);
+        const Verdict verdict = ask(server, session);
         lock.lock();
-        if (turn_ != turn || socket_ < 0) continue;
-        const bool is_lost =
-            verdict == Verdict::kGone || (verdict == Verdict::kHasNothingToDo && owes_an_answer());
+        if (turn_ != turn || !may_wait()) continue;
+        const bool silent_again = verdict == Verdict::kSilent && silent_turn == turn;
+        silent_turn = verdict == Verdict::kSilent ? std::optional(turn) : std::nullopt;
+        const bool is_lost = verdict == Verdict::kGone || silent_again ||
+                             (verdict == Verdict::kHasNothingToDo && owes_an_answer());
         since_ = steady_clock::now();
         if (!is_lost) continue;
         ::shutdown(socket_, SHUT_RDWR);
-        if (verdict == Verdict::kGone) continue;
+        if (verdict != Verdict::kHasNothingToDo) continue;
         lock.unlock();
-        end_backend(*session);
+        end_backend(server, *session);
         lock.lock();
     }
 }
 
-Status Watch::connect(Client& probe) const {
-    const std::array<Setting, 1> name{Setting{"fallback_application_name", name_.c_str()}};
-    Status status = probe.connect(url_, connect_timeout_, name);
+Status Watch::connect(Client& probe, const Server& server) const {
+    const std::array name{Setting{"fallback_application_name", name_.c_str()}};
+    const std::array where{Setting{"host", server.host.host.c_str()},
+                           Setting{"hostaddr", server.host.hostaddr.c_str()},
+                           Setting{"port", server.host.port.c_str()},
+                           Setting{"target_session_attrs", "any"}};
+    Status status = probe.connect(url_, connect_timeout_, name, where);
     probe.limit_waits({.most = connect_timeout_});
     return status;
 }
 
 // As well as may be: the server notices by itself where it can.
-void Watch::end_backend(const SeenBackend& session) const {
+void Watch::end_backend(const Server& server, const SeenBackend& session) const {
     Client probe;
-    if (!connect(probe).ok() || !probe.sound()) return;
+    if (!connect(probe, server).ok() || !probe.sound()) return;
     const std::string sql = std::string(kCatalogPath) + "SELECT pg_terminate_backend(" +
                             session.pid + ") FROM pg_stat_get_activity(" + session.pid +
                             ") WHERE (extract(epoch FROM backend_start) * 1000000)::bigint = '" +
@@ -178,18 +238,40 @@ void Watch::end_backend(const SeenBackend& session) const {
     static_cast<void>(probe.answer_to(sql.c_str()));
 }
 
-// Of a session that is not known any answer counts, a refusal with a reason as well.
-Verdict Watch::ask(const std::optional<SeenBackend>& session) const {
+// Whether it was the server that libpq failed for, which does not say: who asks for TLS gets a
+// byte from any server that lives, and from one that will not have us.
+bool Watch::answers_nothing(const Server& server) const {
+    const int socket = ::socket(server.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) return false;
+    const timeval limit{.tv_sec = connect_timeout_.count(), .tv_usec = 0};
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    constexpr std::array<unsigned char, 8> kAsksForTls{0, 0, 0, 8, 4, 210, 22, 47};
+    ssize_t answered =
+        ::connect(socket, reinterpret_cast<const sockaddr*>(&server.address), server.address_size);
+    if (answered == 0) {
+        ::send(socket, kAsksForTls.data(), kAsksForTls.size(), MSG_NOSIGNAL);
+        unsigned char answer = 0;
+        answered = ::recv(socket, &answer, 1, 0);
+    }
+    const bool nothing = answered == 0 || (answered < 0 && is_the_servers_silence(errno));
+    ::close(socket);
+    return nothing;
+}
+
+// A refusal with a reason is an answer.
+Verdict Watch::ask(const Server& server, const std::optional<SeenBackend>& session) const {
     Client probe;
-    if (!connect(probe).ok()) return Verdict::kThere;  // our own trouble
-    if (!probe.in_time()) return Verdict::kGone;
+    if (!connect(probe, server).ok()) return Verdict::kThere;  // our own trouble
+    if (!probe.in_time()) return Verdict::kSilent;
     if (!probe.sound()) {
-        return sqlstate_in(probe.message()).empty() ? Verdict::kGone : Verdict::kThere;
+        return sqlstate_in(probe.message()).empty() && answers_nothing(server) ? Verdict::kSilent
+                                                                               : Verdict::kThere;
     }
     if (!session) return Verdict::kThere;
     const std::optional<SeenBackend> now = backend_in(
         probe.answer_to(look_sql(session->pid.empty() ? kOwnPid : session->pid).c_str()));
-    if (probe.silent()) return Verdict::kGone;
+    if (probe.silent()) return Verdict::kSilent;
     return now ? judge(*session, *now) : Verdict::kThere;
 }
 

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <sys/socket.h>
 #include <thread>
 
 #include "core/mutex.h"
 #include "databases/postgres/client.h"
+#include "databases/postgres/hosts.h"
 
 struct pg_conn;
 
@@ -24,17 +26,19 @@ struct SeenBackend {
     bool has_nothing_to_do = false;
 };
 
-enum class Verdict : std::uint8_t { kThere, kHasNothingToDo, kGone };
+/// kSilent: the server answered nothing. What keeps us from asking it says nothing of it: kThere.
+enum class Verdict : std::uint8_t { kThere, kHasNothingToDo, kSilent, kGone };
 
 /// What becomes of `session` by what another connection sees `now`.
 [[nodiscard]] Verdict judge(const SeenBackend& session, const SeenBackend& now);
 
 /// Ends the waiting on a server that has stopped answering, in our statements and in a handler's. A
 /// statement may take as long as it likes (a lock, a slow handler); but once it has taken some
-/// seconds the server is asked by another connection. Where that gets no answer either, or hears
-/// that the session is gone or has long had nothing to do, the session's socket is shut down, so
-/// that the statement fails. A backend that has nothing to do is ended, too: what it holds would
-/// stay held for as long as a proxy keeps its connection.
+/// seconds the session's own server, whatever else its URL names, is asked by another connection.
+/// Where that gets no answer twice in a row, or hears that the session is gone or has long had
+/// nothing to do, the session's socket is shut down, so that the statement fails. A backend that
+/// has nothing to do is ended, too: what it holds would stay held for as long as a proxy keeps its
+/// connection.
 class Watch {
   public:
     /// `name`: what its own connections are called.
@@ -44,8 +48,10 @@ class Watch {
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
 
-    /// The session, from when it is open until before it is closed (null).
-    void session(pg_conn* connection);
+    /// The session, from when it is open. An error: its socket cannot be kept, a fault of ours.
+    Status follow(pg_conn* connection);
+    /// To be called before it is closed.
+    void leave();
     /// Asks the session which one it is; blocks for the answer. Where it gets none only a server
     /// that does not answer is noticed.
     void identify(Client& session);
@@ -58,14 +64,23 @@ class Watch {
 
   private:
     enum class Use : std::uint8_t { kNone, kOurs, kHandlers };
+    // Where the session was connected to.
+    struct Server {
+        Host host;
+        sockaddr_storage address{};
+        socklen_t address_size = 0;
+    };
 
     void use(Use use);
     void run();
     void answered();
+    [[nodiscard]] bool may_wait() const OUTBOX_REQUIRES(mutex_);
     [[nodiscard]] bool owes_an_answer() const OUTBOX_REQUIRES(mutex_);
-    void end_backend(const SeenBackend& session) const;
-    [[nodiscard]] Status connect(Client& probe) const;
-    [[nodiscard]] Verdict ask(const std::optional<SeenBackend>& session) const;
+    void end_backend(const Server& server, const SeenBackend& session) const;
+    [[nodiscard]] Status connect(Client& probe, const Server& server) const;
+    [[nodiscard]] bool answers_nothing(const Server& server) const;
+    [[nodiscard]] Verdict ask(const Server& server,
+                              const std::optional<SeenBackend>& session) const;
 
     const std::string url_;
     const std::chrono::seconds connect_timeout_;
@@ -73,7 +88,9 @@ class Watch {
     core::Mutex mutex_;
     core::Condition changed_;
     bool stop_ OUTBOX_GUARDED_BY(mutex_) = false;
+    // A duplicate: libpq closes its own when the server does, and another file has its number then.
     int socket_ OUTBOX_GUARDED_BY(mutex_) = -1;
+    Server server_ OUTBOX_GUARDED_BY(mutex_);
     std::uint64_t answered_bytes_ OUTBOX_GUARDED_BY(mutex_) = 0;
     std::optional<SeenBackend> session_ OUTBOX_GUARDED_BY(mutex_);
     Use use_ OUTBOX_GUARDED_BY(mutex_) = Use::kNone;

@@ -1,9 +1,15 @@
 #include <array>
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <libpq-fe.h>
+#include <optional>
 #include <set>
 #include <stop_token>
 #include <string>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <vector>
 
 #include "databases/postgres/connection.h"
@@ -12,6 +18,7 @@
 #include "databases/postgres/watch.h"
 #include "tests/databases/postgres/support.h"
 #include "tests/support/eventually.h"
+#include "tests/support/silent_proxy.h"
 #include "tests/support/two_addresses.h"
 
 namespace outbox::test {
@@ -288,6 +295,122 @@ TEST_F(SilentSession, BehindAPoolerHasNoBackendOfItsOwn) {
     EXPECT_EQ(postgres::judge(pooled, now), Verdict::kThere);
     now.server_began = "another server";
     EXPECT_EQ(postgres::judge(pooled, now), Verdict::kGone);
+}
+
+// In a statement that waits for a lock of ours. Its server is asked through the proxy, one
+// connection for each look.
+class WatchedSession : public testing::Test {
+  protected:
+    static constexpr const char* kLock = "SELECT pg_advisory_lock(7)";
+
+    WatchedSession() { db_.exec(kLock); }
+
+    void open(const std::string& url, std::chrono::seconds timeout) {
+        require(client_.connect(url, 60s, {}));
+        ASSERT_TRUE(client_.sound()) << client_.message();
+        watch_.emplace(url, timeout, "watch");
+        require(watch_->follow(client_.handle()));
+        watch_->identify(client_);
+    }
+    void start(const std::string& url, const char* statement = kLock,
+               std::chrono::seconds timeout = 60s) {
+        open(url, timeout);
+        watch_->busy();
+        ends_ = std::async(std::launch::async,
+                           [&, statement] { return client_.answer_to(statement).succeeded(); });
+    }
+    void expect_that_it_goes_on_after(int connections) {
+        EXPECT_TRUE(eventually(60s, "its server was asked",
+                               [&] { return proxy_.accepted() >= connections; }));
+        db_.exec("SELECT pg_advisory_unlock_all()");
+        EXPECT_TRUE(ends_.get());
+    }
+    void expect_that_it_ends() {
+        EXPECT_EQ(ends_.wait_for(60s), std::future_status::ready);
+        watch_->break_off();
+        EXPECT_FALSE(ends_.get());
+    }
+
+    std::string url_ = shared_postgres().create_database();
+    Pg db_{url_};
+    SilentProxy proxy_{shared_postgres().port()};
+    std::string through_ = proxy_.through(url_) + "?sslmode=disable";
+    postgres::Client client_;
+    std::optional<postgres::Watch> watch_;
+    std::future<bool> ends_;
+};
+
+TEST_F(WatchedSession, IsLetAloneWhereItsServerRefusesOthersAndAnotherHostIsAway) {
+    const std::string role = "limited_" + url_.substr(url_.rfind('/') + 1);
+    db_.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'one' CONNECTION LIMIT 1");
+    std::string url = through_ + "&target_session_attrs=read-write";
+    url.replace(url.find("postgres@"), 9, role + ":one@");
+    url.insert(url.rfind('/'), ",127.0.0.1:1");
+    start(url);
+    expect_that_it_goes_on_after(4);
+    client_.close();
+    EXPECT_TRUE(eventually(60s, "it is gone", [&] {
+        return db_.number("SELECT count(*) FROM pg_stat_activity WHERE usename = '" + role + "'") ==
+               0;
+    }));
+    db_.exec("DROP ROLE " + role);
+}
+
+TEST_F(WatchedSession, IsLetAloneWhereItsServerIsSilentOnce) {
+    start(through_);
+    proxy_.drop(2);  // libpq's, and the one that asks whether it was the server's fault
+    expect_that_it_goes_on_after(5);
+}
+
+TEST_F(WatchedSession, EndsWhereItsServerIsSilentTwice) {
+    start(through_);
+    proxy_.drop(1000);
+    expect_that_it_ends();
+}
+
+TEST_F(WatchedSession, EndsWhereItsServerHangsThoughAnotherHostOfItsUrlAnswers) {
+    PostgresServer own;
+    PostgresServer other{PostgresServer::OwnIdentity()};
+    std::string url = own.url();
+    url.insert(url.rfind('/'), ",127.0.0.1:" + std::to_string(other.port()));
+    start(url, "SELECT pg_sleep(600)", 2s);
+    own.pause();
+    expect_that_it_ends();
+}
+
+TEST_F(WatchedSession, IsLetAloneWhereWeHaveNoSocketToAskWith) {
+    start(through_, "SELECT pg_sleep(17)");
+    rlimit before{};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none{3, before.rlim_max};  // which are in use; poll needs as many
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const bool succeeded = ends_.get();
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_TRUE(succeeded);
+}
+
+TEST_F(WatchedSession, IsLetAloneWhileItIsAnsweredThoughNobodyElseIs) {
+    PostgresServer own;
+    open(own.url(), 1s);
+    own.pause_postmaster();
+    watch_->lent();
+    for (int i = 0; i < 17; ++i) {
+        ASSERT_TRUE(client_.answer_to("SELECT pg_sleep(1)").succeeded()) << i;
+    }
+}
+
+TEST_F(WatchedSession, LeavesAFileAloneThatHasTheNumberOfItsClosedSocket) {
+    open(through_, 60s);
+    watch_->lent();
+    const int number = PQsocket(client_.handle());
+    EXPECT_FALSE(client_.answer_to("SELECT pg_terminate_backend(pg_backend_pid())").succeeded());
+    ASSERT_LT(PQsocket(client_.handle()), 0);
+    std::array<int, 2> pair{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair.data()), 0);
+    EXPECT_TRUE(pair[0] == number || pair[1] == number);
+    watch_->break_off();
+    EXPECT_EQ(::send(pair[0], "x", 1, MSG_NOSIGNAL), 1);
+    for (const int socket : pair) ::close(socket);
 }
 
 }  // namespace

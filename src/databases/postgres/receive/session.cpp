@@ -40,11 +40,11 @@ LibpqSession::LibpqSession(std::string url, int connect_timeout_s, std::vector<P
 
 // A transaction that stays open is a handler's: its statements are waited for as well.
 LibpqSession::Use::~Use() {
-    const PGconn* const connection = session_.connection();
-    if (connection != nullptr && PQtransactionStatus(connection) != PQTRANS_IDLE) {
-        session_.watch_.lent();
-    } else {
+    const PGTransactionStatusType state = PQtransactionStatus(session_.connection());
+    if (state == PQTRANS_IDLE || state == PQTRANS_UNKNOWN) {
         session_.watch_.idle();
+    } else {
+        session_.watch_.lent();
     }
 }
 
@@ -54,10 +54,8 @@ Status LibpqSession::connect() {
     ++number_;
     const Use use(*this);
     Status status = open();
-    if (status.ok()) {
-        watch_.session(connection());
-        status = set_up();
-    }
+    if (status.ok()) status = watch_.follow(connection());
+    if (status.ok()) status = set_up();
     if (!status.ok()) disconnect();
     return status;
 }

@@ -55,7 +55,7 @@ class LibpqSession {
     /// Of this session; another one each time it is made anew, and never 0.
     [[nodiscard]] std::uint64_t number() const { return number_; }
     void disconnect() {
-        watch_.session(nullptr);
+        watch_.leave();
         client_.close();
     }
 

@@ -10,9 +10,6 @@
 namespace outbox::mailbox {
 namespace {
 
-// What one transaction holds at most; a single larger message still goes.
-constexpr std::size_t kMaxBatchMessages = 1'000;
-constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
 // Into what an error is about that may be a message's or the destination's.
 constexpr int kMaxLooks = 1'000;
 constexpr std::chrono::milliseconds kLookFor{1'000};
@@ -22,8 +19,12 @@ constexpr std::chrono::milliseconds kAskReady{2};
 
 }  // namespace
 
+TableSink::Time TableSink::machine_now() {
+    return std::chrono::steady_clock::now();
+}
+
 bool TableSink::publish(const spi::Record& record) {
-    if (messages_.size() >= kMaxBatchMessages || bytes_ >= kMaxBatchBytes) return false;
+    if (messages_.size() >= batch_messages_ || bytes_ >= kMaxBatchBytes) return false;
     const std::string_view headers = headers_json(record.headers);
     messages_.push_back({record.token,
                          {.id = record.id.data() == nullptr ? std::string_view("") : record.id,
@@ -51,11 +52,15 @@ void TableSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
     failed_keys_.clear();
     suspects_.clear();
     looks_ = 0;
-    look_until_ = std::chrono::steady_clock::now() + kLookFor;
+    out_of_time_ = false;
+    const Time begun = now_();
+    look_until_ = begun + kLookFor;
+    write_until_ = begun + kWriteFor;
     const std::size_t taken_before = out.acknowledged.size();
     const std::size_t failed_before = out.failed.size();
     write(messages_, out);
     blame(out, failed_before, out.acknowledged.size() > taken_before);
+    fit_batch(now_() - begun);
     messages_.clear();
     json_.clear();
     bytes_ = 0;
@@ -83,13 +88,23 @@ std::string_view TableSink::headers_json(std::span<const spi::HeaderView> header
     return json_.copy(scratch_);
 }
 
-// Writes a part of the batch.
+// Writes a part of the batch. Once time is up nothing of it is written any more, so that no message
+// comes before an earlier one of its key.
 void TableSink::write(std::span<const Message> part, spi::Completions& out) {
     std::vector<Message> live;
     live.reserve(part.size());
+    out_of_time_ = out_of_time_ || now_() >= write_until_;
     for (const Message& message : part) {
         if (!down_.ok()) {
             out.failed.push_back({message.token, down_.error()});
+        } else if (out_of_time_) {
+            out.failed.push_back({.token = message.token,
+                                  .error = {ErrorCode::kSinkTimeout,
+                                            Advice::kRetryDestination,
+                                            {},
+                                            "the table takes long; it goes again in a smaller "
+                                            "batch"},
+                                  .behind = true});
         } else if (!message.row.key.empty() && failed_keys_.contains(message.row.key)) {
             out.failed.push_back({.token = message.token,
                                   .error = {ErrorCode::kRecordRefused,
@@ -109,6 +124,11 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
         for (const Message& message : live) out.acknowledged.push_back(message.token);
         return;
     }
+    if (live.size() > 1 && took_too_long(status.error())) {
+        out_of_time_ = true;
+        write(live, out);
+        return;
+    }
     const bool may_be_a_members = may_look_closer(status.error());
     if (!may_be_a_members && !blames_a_message(status.error().advice)) {
         down_ = status;
@@ -126,9 +146,25 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
     }
 }
 
+// The server says that it ended the statement: fewer rows may do. One that says nothing is down.
+bool TableSink::took_too_long(const ErrorInfo& error) {
+    return error.code == ErrorCode::kSinkTimeout && !error.backend_code.empty();
+}
+
+// A table where a row takes long gets what it takes in time, and not the same batch again and
+// again.
+void TableSink::fit_batch(std::chrono::steady_clock::duration took) {
+    if (!down_.ok()) return;
+    if (out_of_time_ || took > kWriteFor) {
+        batch_messages_ = std::max<std::size_t>(1, messages_.size() / 2);
+    } else if (took < kQuick && messages_.size() >= batch_messages_) {
+        batch_messages_ = std::min(batch_messages_ * 2, kMaxBatchMessages);
+    }
+}
+
 bool TableSink::may_look_closer(const ErrorInfo& error) {
     return !blames_a_message(error.advice) && client_->may_concern_a_row(error) &&
-           ++looks_ <= kMaxLooks && std::chrono::steady_clock::now() < look_until_;
+           ++looks_ <= kMaxLooks && now_() < look_until_;
 }
 
 // Nothing that was not looked at counts as an outage while others are taken: it goes again.

@@ -2,11 +2,14 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <outbox/spi/event_batch.h>
@@ -20,11 +23,16 @@ namespace outbox::mailbox {
 /// because of a member is halved until the guilty one stands alone; what follows that one on its
 /// key is not written. Where an error may be a member's or the destination's, what became of the
 /// others tells: a member is at fault that fails alone while others are taken, then or earlier.
+/// A batch that takes long is told as far as it came; the rest goes again, in smaller ones.
 class TableSink final : public spi::Sink {
   public:
+    using Time = std::chrono::steady_clock::time_point;
+    using Now = std::function<Time()>;
+
     /// `capabilities` outlive it.
-    TableSink(std::unique_ptr<Client> client, const spi::SinkCapabilities& capabilities)
-        : client_(std::move(client)), capabilities_(capabilities) {}
+    TableSink(std::unique_ptr<Client> client, const spi::SinkCapabilities& capabilities,
+              Now now = machine_now)
+        : client_(std::move(client)), capabilities_(capabilities), now_(std::move(now)) {}
 
     [[nodiscard]] const spi::SinkCapabilities& capabilities() const override {
         return capabilities_;
@@ -32,12 +40,23 @@ class TableSink final : public spi::Sink {
     Status check() override { return client_->prepare(); }
     Result<std::string> destination() override { return client_->destination(); }
     [[nodiscard]] bool publish(const spi::Record& record) override;
+    /// Blocks up to `kWriteFor` and an insert, beside what `Client::prepare` takes.
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
     void all_recorded() override { client_->all_recorded(); }
 
     [[nodiscard]] bool empty() const { return messages_.empty(); }
 
+    /// Longest time in which inserts of a batch begin.
+    static constexpr std::chrono::seconds kWriteFor{5};
+    /// What takes less leaves room for a batch twice as large.
+    static constexpr std::chrono::seconds kQuick{2};
+    /// What one transaction holds at most; a single larger message still goes.
+    static constexpr std::size_t kMaxBatchMessages = 1'000;
+    static constexpr std::size_t kMaxBatchBytes = std::size_t{1} << 20;
+
   private:
+    static Time machine_now();
+
     struct Message {
         std::uint64_t token = 0;
         Row row;
@@ -46,11 +65,15 @@ class TableSink final : public spi::Sink {
     [[nodiscard]] bool is_ready();
     std::string_view headers_json(std::span<const spi::HeaderView> headers);
     void write(std::span<const Message> part, spi::Completions& out);
+    [[nodiscard]] static bool took_too_long(const ErrorInfo& error);
+    void fit_batch(std::chrono::steady_clock::duration took);
     [[nodiscard]] bool may_look_closer(const ErrorInfo& error);
     void blame(spi::Completions& out, std::size_t failed_before, bool others_passed);
 
     std::unique_ptr<Client> client_;
     const spi::SinkCapabilities& capabilities_;
+    Now now_;
+    std::size_t batch_messages_ = kMaxBatchMessages;  // by how long the last ones took
     std::vector<Message> messages_;
     std::size_t bytes_ = 0;
     spi::EventBatch json_;  // holds the headers as JSON
@@ -58,8 +81,10 @@ class TableSink final : public spi::Sink {
     std::vector<Row> rows_;
     std::unordered_set<std::string_view> failed_keys_;
     Status down_;
-    int looks_ = 0;  // of this batch, into what an error is about
-    std::chrono::steady_clock::time_point look_until_{};
+    Time write_until_{};
+    bool out_of_time_ = false;  // the rest of this batch goes again
+    int looks_ = 0;             // of this batch, into what an error is about
+    Time look_until_{};
     struct Suspect {
         std::size_t failed;  // in the completions
         std::string id;

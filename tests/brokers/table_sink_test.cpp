@@ -1,6 +1,8 @@
-// Whose fault an error is that may be a message's or the table's.
+// Whose fault an error is that may be a message's or the table's, and how long a batch may take.
 #include "mailbox/table_sink.h"
 
+#include <algorithm>
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -14,13 +16,23 @@
 namespace outbox::mailbox {
 namespace {
 
+using std::chrono::milliseconds;
+using testing::Each;
 using testing::ElementsAre;
+using testing::Field;
 
-// Takes all rows but those, as a table with a policy does.
+// A server ends its statements then.
+constexpr std::chrono::seconds kStatementTimeout{8};
+
+// Takes all rows but those, as a table with a policy or a trigger does, by a clock of its own.
 struct Policy {
     std::set<std::string> refused;
+    Advice advice = Advice::kRetryDestination;
+    milliseconds per_row{0};
+    milliseconds per_refusal{0};
     std::vector<std::string> rows;
     int inserts = 0;
+    TableSink::Time now{};
 };
 
 class PolicyClient final : public Client {
@@ -33,8 +45,14 @@ class PolicyClient final : public Client {
         ++policy_.inserts;
         for (const Row& row : rows) {
             if (policy_.refused.contains(std::string(row.id))) {
-                return {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, "the policy"};
+                policy_.now += policy_.per_refusal;
+                return {ErrorCode::kSinkUnavailable, policy_.advice, "the policy"};
             }
+        }
+        const milliseconds takes = policy_.per_row * rows.size();
+        policy_.now += std::min<milliseconds>(takes, kStatementTimeout);
+        if (takes > kStatementTimeout) {
+            return ErrorInfo{ErrorCode::kSinkTimeout, Advice::kRetryDestination, "57014", "long"};
         }
         for (const Row& row : rows) policy_.rows.emplace_back(row.id);
         return {};
@@ -56,7 +74,7 @@ class TableSinkTest : public testing::Test {
             record.id = kept_.emplace_back(std::make_unique<std::string>(ids[i]))->c_str();
             record.key = kept_.emplace_back(std::make_unique<std::string>(own))->c_str();
             record.value = "{}";
-            EXPECT_TRUE(sink_.publish(record));
+            if (!sink_.publish(record)) break;
         }
         spi::Completions out;
         sink_.poll(std::chrono::milliseconds(0), out);
@@ -70,7 +88,8 @@ class TableSinkTest : public testing::Test {
 
     Policy policy_;
     spi::SinkCapabilities capabilities_;
-    TableSink sink_{std::make_unique<PolicyClient>(policy_), capabilities_};
+    TableSink sink_{std::make_unique<PolicyClient>(policy_), capabilities_,
+                    [this] { return policy_.now; }};
     std::vector<std::unique_ptr<std::string>> kept_;
 };
 
@@ -123,6 +142,80 @@ TEST_F(TableSinkTest, WhatWasNotLookedAtIsNoOutageWhileOthersAreTaken) {
     for (const spi::FailedRecord& failed : out.failed) {
         EXPECT_TRUE(failed.behind || failed.error.advice == Advice::kRetryEvent);
     }
+}
+
+// One that refuses each message after some time would keep its route's thread for minutes.
+TEST_F(TableSinkTest, ABatchThatTakesLongIsToldAsFarAsItCameAndTheRestGoesAgain) {
+    policy_.refused = {"0", "1", "2", "3", "4", "5", "6", "7"};
+    policy_.advice = Advice::kRetryEvent;
+    policy_.per_refusal = milliseconds(800);
+    const TableSink::Time begun = policy_.now;
+    const spi::Completions out = send(numbered(16));
+    EXPECT_LT(policy_.now - begun, TableSink::kWriteFor + policy_.per_refusal);
+    EXPECT_EQ(out.acknowledged.size() + out.failed.size(), 16U);
+    std::size_t told = 0;
+    for (const spi::FailedRecord& failed : out.failed) {
+        if (failed.behind) continue;
+        EXPECT_EQ(failed.token, told);
+        EXPECT_EQ(failed.error.advice, Advice::kRetryEvent);
+        ++told;
+    }
+    EXPECT_GE(told, 1U);
+    EXPECT_LT(told, 8U);
+}
+
+TEST_F(TableSinkTest, WhatIsLeftForLackOfTimeKeepsTheOrderOfItsKey) {
+    policy_.per_refusal = milliseconds(1'700);
+    policy_.refused = {"0"};
+    policy_.advice = Advice::kRetryEvent;
+    // Refused three times, the last time at 5.1 s: nothing behind it is written.
+    const spi::Completions out = send(numbered(8));
+    EXPECT_TRUE(out.acknowledged.empty());
+    EXPECT_TRUE(policy_.rows.empty());
+    EXPECT_EQ(out.failed.size(), 8U);
+    EXPECT_THAT(out.failed, Each(Field(&spi::FailedRecord::behind, true)));
+}
+
+// However long each refusal takes, one message after the other is decided.
+TEST_F(TableSinkTest, EachSlowRefusalIsToldInTheEnd) {
+    const std::vector<std::string> ids = numbered(500);
+    policy_.refused = {ids.begin(), ids.end()};
+    policy_.advice = Advice::kRetryEvent;
+    policy_.per_refusal = milliseconds(3'000);
+    bool told = false;
+    for (int polls = 0; polls < 10 && !told; ++polls) {
+        for (const spi::FailedRecord& failed : send(ids).failed) told |= !failed.behind;
+    }
+    EXPECT_TRUE(told);
+}
+
+// 20 ms for each row are more than a statement may take for five hundred.
+TEST_F(TableSinkTest, ASlowTableIsSentWhatItTakesInTime) {
+    policy_.per_row = milliseconds(20);
+    const std::vector<std::string> ids = numbered(500);
+    const spi::Completions first = send(ids);
+    EXPECT_TRUE(first.acknowledged.empty());
+    EXPECT_EQ(first.failed.size(), 500U);
+    // Not an outage, and no message's fault.
+    EXPECT_THAT(first.failed, Each(Field(&spi::FailedRecord::behind, true)));
+    const TableSink::Time begun = policy_.now;
+    std::size_t taken = 0;
+    for (int polls = 0; polls < 20; ++polls) taken += send(ids).acknowledged.size();
+    // Nearly fifty a second.
+    EXPECT_GE(taken * policy_.per_row, (policy_.now - begun) * 9 / 10);
+    EXPECT_GE(taken, 20 * 50U);
+    // It is fast again.
+    policy_.per_row = milliseconds(0);
+    for (int polls = 0; polls < 5; ++polls) send(ids);
+    EXPECT_EQ(send(ids).acknowledged.size(), 500U);
+}
+
+TEST_F(TableSinkTest, ASingleMessageThatTakesTooLongIsAnOutage) {
+    policy_.per_row = milliseconds(9'000);
+    const spi::Completions out = send({"0"});
+    ASSERT_EQ(out.failed.size(), 1U);
+    EXPECT_FALSE(out.failed[0].behind);
+    EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryDestination);
 }
 
 // What is ours is taken out of the URL, and the rest is the database's.

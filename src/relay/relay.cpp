@@ -16,6 +16,8 @@ constexpr std::int64_t kLostLeaseGraceMs = 200;
 constexpr std::int64_t kMaxOpenWaitMs = 5'000;
 // Longer than any statement and any wait of ours may take.
 constexpr std::int64_t kMaxStandstillUs = 180'000'000;
+// Where more passes between two looks the whole process stood still, or its database did.
+constexpr std::int64_t kMaxLookUs = 2'000'000;
 // A term that takes longer to begin does not keep others from trying.
 constexpr std::int64_t kMaxOpeningUs = 600'000'000;
 
@@ -146,12 +148,17 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     begun();
     epoch_.store(epoch, std::memory_order_relaxed);
     for (RouteStats* one : stats) one->last_step_us = clock_.boot_us();
+    loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
+    still_.assign(stats_.size(), {});
     leading_.store(true, std::memory_order_relaxed);
+    has_term_.store(true, std::memory_order_relaxed);
     term.start();
     bool kept = true;
     while (kept && !stop.stop_requested() && !term.over()) {
-        loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
-        kept = !stands_still() && keep_lease();
+        const std::int64_t now_us = clock_.boot_us();
+        const std::int64_t passed_us = now_us - loop_us_.load(std::memory_order_relaxed);
+        loop_us_.store(now_us, std::memory_order_relaxed);
+        kept = !stands_still(passed_us) && keep_lease();
         {
             const core::Lock lock(mutex_);
             database_stats_ = term.database_stats();
@@ -165,16 +172,16 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     } else if (!term.over()) {
         notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
     }
-    if (!kept) lease_view_.end();
+    if (!kept) {
+        lease_view_.end();
+        end_figures();  // before a thread that hangs is waited for
+    }
     term.finish(handing_over ? options_.shutdown_grace_ms : kLostLeaseGraceMs);
     Status error = term.error();
     opened = ErrorInfo{};  // connections and sinks close before another relay may begin
-    // Who leads next has the figures; those of before would raise alarms for ever.
-    for (RouteStats* one : stats) one->end_term();
-    {
-        const core::Lock lock(mutex_);
-        database_stats_ = {};
-    }
+    end_figures();
+    has_term_.store(false, std::memory_order_relaxed);
+    hangs_.store(false, std::memory_order_relaxed);
     if (kept) lease_.release();
     if (!error.ok() && looks_for_tables(error.error())) return {};
     misses_tables_ = false;
@@ -190,21 +197,31 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     return error;
 }
 
+// Who leads next has the figures; those of before would raise alarms for ever.
+void Relay::end_figures() {
+    for (const auto& one : stats_) one->end_term();
+    const core::Lock lock(mutex_);
+    database_stats_ = {};
+}
+
 // Where a route's thread hangs for whatever reason, this relay would keep events from every other
 // for as long as it renews its lease.
-bool Relay::stands_still() {
-    const std::int64_t now_us = clock_.boot_us();
-    bool any = false;
+bool Relay::stands_still(std::int64_t passed_us) {
     for (std::size_t i = 0; i < stats_.size(); ++i) {
-        const std::int64_t age_us =
-            now_us - stats_[i]->last_step_us.load(std::memory_order_relaxed);
-        if (age_us < kMaxStandstillUs) continue;
-        any = true;
+        const std::int64_t step_us = stats_[i]->last_step_us.load(std::memory_order_relaxed);
+        if (step_us != still_[i].step_us) {
+            still_[i] = {.step_us = step_us};
+            continue;
+        }
+        still_[i].for_us += std::min(passed_us, kMaxLookUs);
+        if (still_[i].for_us < kMaxStandstillUs) continue;
+        hangs_.store(true, std::memory_order_relaxed);
         notify_({Note::Level::kError,
                  "route_hangs",
-                 {{"route", routes_[i].name}, {"seconds", std::to_string(age_us / 1'000'000)}}});
+                 {{"route", routes_[i].name},
+                  {"seconds", std::to_string(still_[i].for_us / 1'000'000)}}});
     }
-    return any;
+    return hangs();
 }
 
 // Whether the lease is asked first, which knows what to do where all our tables are missing: the
@@ -262,7 +279,7 @@ Relay::Health Relay::health() const {
     health.epoch = epoch_.load(std::memory_order_relaxed);
     const std::int64_t now_us = clock_.boot_us();
     health.loop_age_us = now_us - loop_us_.load(std::memory_order_relaxed);
-    if (health.leading) {
+    if (has_term_.load(std::memory_order_relaxed)) {
         for (const auto& stats : stats_) {
             health.loop_age_us = std::max(
                 health.loop_age_us, now_us - stats->last_step_us.load(std::memory_order_relaxed));

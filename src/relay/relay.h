@@ -46,13 +46,18 @@ class Relay {
         std::string error;             ///< The database's last error, while it is away.
     };
     [[nodiscard]] Health health() const;
+    /// A route's thread hangs, for which the lease was let go: nothing goes on here before it
+    /// returns, if ever. Any thread.
+    [[nodiscard]] bool hangs() const { return hangs_.load(std::memory_order_relaxed); }
     [[nodiscard]] spi::Recorder::Stats database_stats() const;
     [[nodiscard]] const std::vector<RouteSpec>& routes() const { return routes_; }
     [[nodiscard]] const RouteStats& stats(std::size_t route) const { return *stats_[route]; }
 
   private:
     Status serve_term(const std::stop_token& stop, std::uint64_t epoch);
-    [[nodiscard]] bool stands_still();
+    /// `passed_us`: since the last look.
+    [[nodiscard]] bool stands_still(std::int64_t passed_us);
+    void end_figures();
     /// Renews the lease when due. False: it is lost.
     bool keep_lease();
     /// A thread that does so while a term begins; nobody else may until it is joined.
@@ -74,11 +79,19 @@ class Relay {
     Notify notify_;
     std::vector<std::unique_ptr<RouteStats>> stats_;
     std::int64_t open_wait_ms_ = 0;  // after a term that could not be opened
-    bool misses_tables_ = false;     // the last term ended by a table that was not there
+    /// How long a route's thread has not moved while ours did.
+    struct Still {
+        std::int64_t step_us = 0;
+        std::int64_t for_us = 0;
+    };
+    std::vector<Still> still_;
+    bool misses_tables_ = false;  // the last term ended by a table that was not there
     LeaseView lease_view_;
     LeaseKeeper lease_;
 
     std::atomic<bool> leading_{false};
+    std::atomic<bool> has_term_{false};  // there are threads of routes
+    std::atomic<bool> hangs_{false};
     std::atomic<bool> database_{false};
     std::atomic<std::uint64_t> epoch_{0};
     std::atomic<std::int64_t> loop_us_{0};

@@ -93,7 +93,7 @@ struct RouteStats {
         return last_error_;
     }
     /// Nothing is under way any more, nor known of the destination: what is counted stays, what is
-    /// measured goes. The threads of the term have ended.
+    /// measured goes. A thread of the term that goes on may measure again.
     void end_term() {
         for (auto* measured : {&queued, &in_flight, &unrecorded, &waiting, &redelivering,
                                &parts_down, &held_bytes, &stream_lag_bytes, &stream_kept_bytes}) {

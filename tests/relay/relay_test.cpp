@@ -325,6 +325,13 @@ TEST_F(RelayTest, ARouteThatHangsLeavesTheLeaseToAnotherRelay) {
     ASSERT_TRUE(eventually(kDeadline, "a works", [&] { return table_.unfinished() == 0; }));
     options.owner = "b";
     Running second(table_, {destination_}, options, {}, &clock);
+    destination_->set_paused(true);
+    insert(10);
+    const RouteStats& stats = first.relay().stats(0);
+    ASSERT_TRUE(eventually(kDeadline, "it is under way", [&] {
+        clock.pass(5ms);
+        return stats.in_flight == 10;
+    }));
     table_.set_hanging_reads(true);
     // Statements may take that long.
     for (int s = 0; s < 170; ++s) {
@@ -339,15 +346,51 @@ TEST_F(RelayTest, ARouteThatHangsLeavesTheLeaseToAnotherRelay) {
         return table_.owner() == "b";
     }));
     EXPECT_EQ(first.said("route_hangs").size(), 1U);
+    // While its thread hangs: the figures are b's, and whoever asks is told that it hangs.
+    EXPECT_TRUE(first.relay().hangs());
+    EXPECT_TRUE(eventually(kDeadline, "a shows no figures", [&] { return stats.in_flight == 0; }));
+    EXPECT_FALSE(first.relay().health().leading);
+    EXPECT_GE(first.relay().health().loop_age_us, 180'000'000);
     insert(10);
+    destination_->set_paused(false);
     table_.set_hanging_reads(false);
     EXPECT_TRUE(eventually(kDeadline, "b works", [&] {
         clock.pass(5ms);
         return table_.unfinished() == 0;
     }));
+    EXPECT_TRUE(eventually(kDeadline, "a goes on", [&] {
+        return !first.relay().hangs() && first.relay().health().loop_age_us < 180'000'000;
+    }));
     EXPECT_TRUE(first.stop().ok());
     EXPECT_TRUE(second.stop().ok());
-    EXPECT_EQ(destination_->records().size(), 20U);
+    EXPECT_EQ(distinct(*destination_), 30U);
+}
+
+TEST_F(RelayTest, ARouteDoesNotHangWhereTheWholeProcessStoodStill) {
+    RelayOptions options = quick_options("a");
+    options.lease_ttl_ms = 1'000'000;
+    options.lease_margin_ms = 1'000;
+    options.lease_renew_ms = 1'000;
+    SlowClock clock;
+    table_.set_clock(clock);
+    Running running(table_, {destination_}, options, {}, &clock);
+    insert(10);
+    ASSERT_TRUE(eventually(kDeadline, "it works", [&] { return table_.unfinished() == 0; }));
+    // The route is looked at before it has moved again.
+    table_.set_hanging_reads(true);
+    ASSERT_TRUE(eventually(kDeadline, "it reads", [&] {
+        clock.pass(100ms);
+        return clock.boot_us() - running.relay().stats(0).last_step_us > 1'000'000;
+    }));
+    const int renewals = table_.renewals();
+    clock.pass(195s);
+    EXPECT_TRUE(eventually(kDeadline, "it looked", [&] {
+        return table_.renewals() > renewals || !running.said("lease_lost").empty();
+    }));
+    EXPECT_TRUE(running.said("route_hangs").empty());
+    EXPECT_FALSE(running.relay().hangs());
+    table_.set_hanging_reads(false);
+    EXPECT_TRUE(running.stop().ok());
 }
 
 TEST_F(RelayTest, AStartThatTakesLongerThanTheLeaseKeepsIt) {

@@ -98,13 +98,7 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
         if (!down_.ok()) {
             out.failed.push_back({message.token, down_.error()});
         } else if (out_of_time_) {
-            out.failed.push_back({.token = message.token,
-                                  .error = {ErrorCode::kSinkTimeout,
-                                            Advice::kRetryDestination,
-                                            {},
-                                            "the table takes long; it goes again in a smaller "
-                                            "batch"},
-                                  .behind = true});
+            hand_back(message, out);
         } else if (!message.row.key.empty() && failed_keys_.contains(message.row.key)) {
             out.failed.push_back({.token = message.token,
                                   .error = {ErrorCode::kRecordRefused,
@@ -119,11 +113,16 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
     if (live.empty()) return;
     rows_.clear();
     for (const Message& message : live) rows_.push_back(message.row);
-    const Status status = client_->insert(rows_);
-    if (status.ok()) {
-        for (const Message& message : live) out.acknowledged.push_back(message.token);
+    const auto taken = client_->insert_some(rows_);
+    if (taken.ok()) {
+        for (const Message& message : std::span(live).first(*taken)) {
+            out.acknowledged.push_back(message.token);
+        }
+        for (const Message& message : std::span(live).subspan(*taken)) hand_back(message, out);
+        out_of_time_ = *taken < live.size();
         return;
     }
+    const Status status = taken.status();
     if (live.size() > 1 && took_too_long(status.error())) {
         out_of_time_ = true;
         write(live, out);
@@ -144,6 +143,16 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
         write(all.first(all.size() / 2), out);
         write(all.subspan(all.size() / 2), out);
     }
+}
+
+// Not tried: nothing else of this poll is either, so that the order of keys holds.
+void TableSink::hand_back(const Message& message, spi::Completions& out) {
+    out.failed.push_back({.token = message.token,
+                          .error = {ErrorCode::kSinkTimeout,
+                                    Advice::kRetryDestination,
+                                    {},
+                                    "the table takes long; it goes again in a smaller batch"},
+                          .behind = true});
 }
 
 // The server says that it ended the statement: fewer rows may do. One that says nothing is down.

@@ -65,6 +65,7 @@ class TableSink final : public spi::Sink {
     [[nodiscard]] bool is_ready();
     std::string_view headers_json(std::span<const spi::HeaderView> headers);
     void write(std::span<const Message> part, spi::Completions& out);
+    static void hand_back(const Message& message, spi::Completions& out);
     [[nodiscard]] static bool took_too_long(const ErrorInfo& error);
     void fit_batch(std::chrono::steady_clock::duration took);
     [[nodiscard]] bool may_look_closer(const ErrorInfo& error);

@@ -57,6 +57,12 @@ class Client {
     /// as in errors.h; after one that blames no message, and may concern none, `prepare` starts
     /// afresh.
     virtual Status insert(std::span<const Row> rows) = 0;
+    /// As `insert`, but may leave out the last rows, or all, where these would take too long: how
+    /// many are in, durably. The rest is to come again, in its order.
+    virtual Result<std::size_t> insert_some(std::span<const Row> rows) {
+        if (Status status = insert(rows); !status.ok()) return status;
+        return rows.size();
+    }
 
     /// Whether an error of `insert` that blames no message may have come of one of them after all,
     /// by a trigger or a policy of the owner's that looks at each row.

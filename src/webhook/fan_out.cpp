@@ -1,9 +1,10 @@
 #include "webhook/fan_out.h"
 
-#include <unordered_map>
+#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
+#include "mailbox/errors.h"
 #include "webhook/request.h"
 
 namespace outbox::webhook {
@@ -22,43 +23,41 @@ constexpr std::int64_t kLooksForUs = 100'000;
 // Of one transaction.
 constexpr std::size_t kMaxTargets = 10'000;
 constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
+constexpr std::size_t kMaxBegun = 1'000;  // more events are begun anew
 
 }  // namespace
 
 Status FanOut::insert(std::span<const mailbox::Row> rows) {
-    choose(rows);
-    if (Status status = look_at_headers(); !status.ok()) return status;
-    const std::span<const Target> all(targets_);
-    for (const Target& target : all) queues_.expect(endpoints_[target.endpoint], 1);
-    std::size_t begin = 0;
-    std::size_t bytes = 0;
+    while (!rows.empty()) {
+        const auto taken = insert_some(rows);
+        if (!taken.ok()) return taken.status();
+        rows = rows.subspan(*taken);
+    }
+    return {};
+}
+
+// The events that are in are told before an error, as what they missed is counted already.
+Result<std::size_t> FanOut::insert_some(std::span<const mailbox::Row> rows) {
+    const std::int64_t until_us = clock_.boot_us() + kInsertForUs;
+    std::size_t taken = 0;
     Status status;
-    for (std::size_t i = 0; i < all.size() && status.ok(); ++i) {
-        bytes += events_[all[i].event].payload.size();
-        const bool last = i + 1 == all.size();
-        if (!last && i + 1 - begin < kMaxTargets && bytes < kMaxBytes) continue;
-        status = write(all.subspan(begin, i + 1 - begin));
-        begin = i + 1;
-        bytes = 0;
-    }
-    if (status.ok()) {
-        all_recorded_ = false;
-        // Not before: the events may have come again.
-        for (std::size_t i = 0; i < missed_.size(); ++i) {
-            missed_total_ += missed_[i];
-            subscribers_[i].queue.uncounted += missed_[i];
-            subscribers_[i].queue.untold += missed_[i];
-        }
-        count_missed();
-    } else {
-        for (const Target& target : all.subspan(begin)) {
-            queues_.take_back(endpoints_[target.endpoint], 1);
-        }
-        // What was refused may be an endpoint that is gone.
+    do {
+        const std::size_t whole = choose(rows.subspan(taken));
+        status = look_at_headers();
+        if (status.ok()) status = write();
+        if (!status.ok()) break;
+        remember(whole);
+        taken += whole;
+    } while (taken < rows.size() && clock_.boot_us() < until_us);
+    if (!status.ok()) {
+        // What was refused may be an endpoint that is gone, and another server may be asked next.
         refreshed_us_ = 0;
+        if (!mailbox::blames_a_message(status.error().advice)) begun_.clear();
+        if (taken == 0) return status;
     }
-    if (!all.empty()) queues_.wake();
-    return status;
+    if (taken > 0) all_recorded_ = false;
+    count_missed();
+    return taken;
 }
 
 // Who reads an event after an endpoint was added finds the endpoint: the version is asked before
@@ -98,6 +97,12 @@ Status FanOut::refresh() {
                                !endpoint.tenant.has_value(), endpoint.tenant.value_or(""),
                                known ? found->second->queue : Queue()});
     }
+    // An event goes on at its place among these, as they are.
+    const bool same =
+        *version == version_ &&
+        std::equal(subscribers.begin(), subscribers.end(), subscribers_.begin(), subscribers_.end(),
+                   [](const auto& now, const auto& before) { return now.id == before.id; });
+    if (!same) begun_.clear();
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
     for (const Subscriber& subscriber : subscribers_) endpoints_.push_back(subscriber.id);
@@ -151,24 +156,50 @@ bool FanOut::end_misses() {
     return ended;
 }
 
-void FanOut::choose(std::span<const mailbox::Row> rows) {
+// What one transaction holds, from the first row on; how many rows are finished with it.
+std::size_t FanOut::choose(std::span<const mailbox::Row> rows) {
     events_.clear();
     targets_.clear();
     missed_.assign(subscribers_.size(), 0);
+    std::size_t bytes = 0;
     for (const mailbox::Row& row : rows) {
         const auto event = static_cast<std::uint32_t>(events_.size());
         events_.push_back(
             {row.id, row.event_type, row.key, row.headers, row.payload, row.occurred_at_us});
-        for (std::uint32_t i = 0; i < subscribers_.size(); ++i) {
+        const auto begun = begun_.empty() ? begun_.end() : begun_.find(std::string(row.id));
+        for (std::uint32_t i = begun == begun_.end() ? 0 : begun->second; i < subscribers_.size();
+             ++i) {
             const Subscriber& one = subscribers_[i];
             if (!one.all_tenants && one.tenant != row.tenant) continue;
             if (!one.filter.wants(row.event_type)) continue;
             if (one.queue.misses) {
                 ++missed_[i];
-            } else {
-                targets_.push_back({event, i});
+                continue;
             }
+            if (targets_.size() == kMaxTargets || bytes >= kMaxBytes) {
+                cut_at_ = i;
+                return event;
+            }
+            targets_.push_back({event, i});
+            bytes += row.payload.size();
         }
+    }
+    return events_.size();
+}
+
+// Of what was written and what was missed, which comes no more.
+void FanOut::remember(std::size_t whole) {
+    for (std::size_t i = 0; i < whole && !begun_.empty(); ++i) {
+        begun_.erase(std::string(events_[i].id));
+    }
+    if (whole < events_.size()) {
+        if (begun_.size() >= kMaxBegun) begun_.clear();
+        begun_[std::string(events_[whole].id)] = cut_at_;
+    }
+    for (std::size_t i = 0; i < missed_.size(); ++i) {
+        missed_total_ += missed_[i];
+        subscribers_[i].queue.uncounted += missed_[i];
+        subscribers_[i].queue.untold += missed_[i];
     }
 }
 
@@ -186,15 +217,18 @@ Status FanOut::look_at_headers() const {
     return {};
 }
 
-Status FanOut::write(std::span<const Target> targets) {
-    const auto left_out = inlet_->insert(events_, endpoints_, targets);
-    for (const Target& target : targets) {
+Status FanOut::write() {
+    if (targets_.empty()) return {};
+    for (const Target& target : targets_) queues_.expect(endpoints_[target.endpoint], 1);
+    const auto left_out = inlet_->insert(events_, endpoints_, targets_);
+    for (const Target& target : targets_) {
         if (left_out.ok()) {
             queues_.written(endpoints_[target.endpoint]);
         } else {
             queues_.take_back(endpoints_[target.endpoint], 1);
         }
     }
+    queues_.wake();
     if (!left_out.ok()) return left_out.status();
     for (const LeftOut& one : *left_out) {
         queues_.take_back(endpoints_[one.endpoint], one.rows);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/clock.h"
@@ -23,6 +24,9 @@ namespace outbox::webhook {
 /// after a crash would otherwise stand behind later events.
 class FanOut final : public mailbox::Client {
   public:
+    /// So long a call of `insert_some` begins further transactions.
+    static constexpr std::int64_t kInsertForUs = 5'000'000;
+
     /// `queues` and `clock` outlive it.
     FanOut(std::unique_ptr<Inlet> inlet, Queues& queues, const core::Clock& clock)
         : inlet_(std::move(inlet)), queues_(queues), clock_(clock) {}
@@ -33,10 +37,14 @@ class FanOut final : public mailbox::Client {
     /// Reads which endpoints there are; false while some may not get events yet.
     Result<bool> ready() override;
     void all_recorded() override { all_recorded_ = true; }
-    /// In several transactions where there are very many deliveries. What the first of them wrote
-    /// is left out when the rows come again. Errors: those of `Inlet`, and kRecordRefused/
-    /// dead_letter, before anything is written, where a request carries no header of an event's.
+    /// `insert_some` until all are in.
     Status insert(std::span<const mailbox::Row> rows) override;
+    /// In several transactions where there are very many deliveries, and begins none after
+    /// `kInsertForUs`, or an error behind events that are in. An event of which a part is written
+    /// goes on behind that when it comes again. Errors: those of `Inlet`, and kRecordRefused/
+    /// dead_letter, before anything of its transaction is written, where a request carries no
+    /// header of an event's.
+    Result<std::size_t> insert_some(std::span<const mailbox::Row> rows) override;
 
     /// Adds what endpoints missed to their totals. What cannot be counted now, as another
     /// transaction holds the endpoint's row or the database is away, is by the next call;
@@ -72,9 +80,10 @@ class FanOut final : public mailbox::Client {
     [[nodiscard]] bool look_at_queue(Subscriber& one);
     // False: one that could get events again may not yet.
     [[nodiscard]] bool end_misses();
-    void choose(std::span<const mailbox::Row> rows);
+    [[nodiscard]] std::size_t choose(std::span<const mailbox::Row> rows);
     [[nodiscard]] Status look_at_headers() const;
-    Status write(std::span<const Target> targets);
+    Status write();
+    void remember(std::size_t whole);
 
     std::unique_ptr<Inlet> inlet_;
     Queues& queues_;
@@ -88,7 +97,10 @@ class FanOut final : public mailbox::Client {
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;
     std::vector<Target> targets_;
-    std::vector<std::int64_t> missed_;  // by subscriber, of the batch
+    std::uint32_t cut_at_ = 0;          // the subscriber at which the last event goes on
+    std::vector<std::int64_t> missed_;  // by subscriber, of the transaction
+    // Of events of which a part is written, the subscriber at which they go on.
+    std::unordered_map<std::string, std::uint32_t> begun_;
     std::int64_t missed_total_ = 0;
 };
 

@@ -5,14 +5,18 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <cerrno>
 #include <deque>
+#include <fcntl.h>
 #include <functional>
 #include <list>
 #include <optional>
 #include <thread>
 #include <tuple>
+#include <unistd.h>
 #include <utility>
 
+#include "admin/listener.h"
 #include "core/mutex.h"
 
 namespace outbox::admin {
@@ -27,11 +31,6 @@ using Pages = std::map<std::string, AdminServer::Page>;
 using Response = http::response<http::string_body>;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-ErrorInfo address_error(const std::string& host, std::uint16_t port, const std::string& what) {
-    return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
-                     "cannot listen on " + host + ":" + std::to_string(port) + ": " + what};
-}
 
 HttpResponse problem(unsigned status, const std::string& text) {
     return {status, "text/plain; charset=utf-8", text + "\n"};
@@ -334,22 +333,18 @@ bool is_loopback(const std::string& host) {
 
 class AdminServer::Impl {
   public:
-    Status listen(const std::string& host, std::uint16_t port) {
-        try {
-            const auto found =
-                tcp::resolver(context_).resolve(host, std::to_string(port), tcp::resolver::passive);
-            const tcp::endpoint endpoint = found.begin()->endpoint();
-            acceptor_.open(endpoint.protocol());
-            acceptor_.set_option(tcp::acceptor::reuse_address(true));
-            acceptor_.bind(endpoint);
-            acceptor_.listen();
-            shared_.check_host = endpoint.address().is_loopback();
-            return {};
-        } catch (const boost::system::system_error& error) {
-            const bool in_use = error.code() == asio::error::address_in_use;
-            return address_error(
-                host, port, in_use ? "another program uses this port" : error.code().message());
+    // Has a descriptor of its own for it.
+    Status listen(const Listener& listener) {
+        const int own = fcntl(listener.descriptor(), F_DUPFD_CLOEXEC, 0);
+        beast::error_code error;
+        if (own < 0) {
+            error.assign(errno, boost::system::system_category());
+        } else if (acceptor_.assign(listener.is_v6() ? tcp::v6() : tcp::v4(), own, error); error) {
+            close(own);
         }
+        if (!error) shared_.check_host = acceptor_.local_endpoint(error).address().is_loopback();
+        if (!error) return {};
+        return {ErrorCode::kConfigInvalid, Advice::kStop, "cannot listen: " + error.message()};
     }
 
     void serve(Pages pages, std::chrono::seconds request_timeout, Site site) {
@@ -435,8 +430,17 @@ Result<std::unique_ptr<AdminServer>> AdminServer::start(const std::string& host,
                                                         std::map<std::string, Page> pages,
                                                         std::chrono::seconds request_timeout,
                                                         Site site) {
+    const auto listener = Listener::open(host, port);
+    if (!listener.ok()) return listener.error();
+    return start(**listener, std::move(pages), request_timeout, std::move(site));
+}
+
+Result<std::unique_ptr<AdminServer>> AdminServer::start(const Listener& listener,
+                                                        std::map<std::string, Page> pages,
+                                                        std::chrono::seconds request_timeout,
+                                                        Site site) {
     auto impl = std::make_unique<Impl>();
-    Status status = impl->listen(host, port);
+    Status status = impl->listen(listener);
     if (!status.ok()) return status;
     impl->serve(std::move(pages), request_timeout, std::move(site));
     return std::unique_ptr<AdminServer>(new AdminServer(std::move(impl)));

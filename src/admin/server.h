@@ -17,6 +17,8 @@
 
 namespace outbox::admin {
 
+class Listener;
+
 /// A request as a page sees it: headers without their names, empty where they were not sent.
 struct HttpRequest {
     std::string method = {};  ///< "GET", also where it was HEAD; "POST", ...
@@ -77,6 +79,11 @@ class AdminServer {
     static Result<std::unique_ptr<AdminServer>> start(
         const std::string& host, std::uint16_t port, std::map<std::string, Page> pages,
         std::chrono::seconds request_timeout = kRequestTimeout, Site site = {});
+    /// The same on an address that is listened on already, and stays so when the server has ended.
+    static Result<std::unique_ptr<AdminServer>> start(const Listener& listener,
+                                                      std::map<std::string, Page> pages,
+                                                      std::chrono::seconds request_timeout,
+                                                      Site site);
     /// Waits for what the site is at work on.
     ~AdminServer();
     AdminServer(const AdminServer&) = delete;
@@ -84,8 +91,8 @@ class AdminServer {
 
     [[nodiscard]] std::uint16_t port() const;
 
-    /// Ends the server at once: its address is free, no page is called any more. What the site is
-    /// at work on goes on without it, for nobody. Ready when the site is gone, too.
+    /// Ends the server at once: its own address is free, no page is called any more. What the site
+    /// is at work on goes on without it, for nobody. Ready when the site is gone, too.
     static std::future<void> let_go(std::unique_ptr<AdminServer> server);
 
   private:

@@ -10,6 +10,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "admin/listener.h"
 #include "admin/pages.h"
 #include "admin/server.h"
 
@@ -187,6 +188,26 @@ TEST_F(AdminServerTest, RefusesAnAddressThatIsInUse) {
     EXPECT_THAT(second.error().message, HasSubstr("another program uses this port"));
     EXPECT_FALSE(AdminServer::start("no.such.host.invalid", 1, {}).ok());
     EXPECT_FALSE(AdminServer::start("192.0.2.1", 0, {}).ok());
+}
+
+TEST(AdminServerOnAListener, WhoConnectsBetweenTwoServersIsAnsweredByTheSecond) {
+    const auto listener = Listener::open("127.0.0.1", 0);
+    ASSERT_TRUE(listener.ok()) << listener.error().message;
+    const auto serve = [&](const std::string& text) {
+        return AdminServer::start(**listener,
+                                  {{"/", [text] { return HttpResponse{200, "text/plain", text}; }}},
+                                  kPatience, {});
+    };
+    auto first = serve("first");
+    ASSERT_TRUE(first.ok()) << first.error().message;
+    const std::uint16_t port = (*first)->port();
+    first->reset();
+    EXPECT_FALSE(Listener::open("127.0.0.1", port).ok());
+    const Connection connection(port);
+    connection.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    const auto second = serve("second");
+    ASSERT_TRUE(second.ok()) << second.error().message;
+    EXPECT_THAT(connection.read_all(), HasSubstr("second"));
 }
 
 // A site that answers when it is told to.

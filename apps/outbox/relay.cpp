@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "admin/listener.h"
 #include "admin/pages.h"
 #include "admin/server.h"
 #include "backend/backends.h"
@@ -188,13 +189,55 @@ admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& das
                    .relay = [relay = std::move(relay)] { return relay->stats(); }}));
 }
 
-// Null when it is off, or when the default address is taken: only an address that was asked for
-// is worth an error.
-Result<std::unique_ptr<admin::AdminServer>> start_admin(
-    const runtime::AdminConfig& config, const relay::Relay& relay, const std::string& table,
-    const relay::RelayOptions& options, const Spans& spans, admin::AdminServer::Site site) {
+// What the relay is made of, found good before anything is stopped for it.
+struct Setup {
+    RelayConfig config;
+    Dashboard dashboard;
+    std::unique_ptr<spi::Source> source;
+    std::shared_ptr<admin::Listener> listener = {};  // the next one's, too, where they agree
+};
+
+// An address that is listened on.
+struct Held {
+    runtime::AdminConfig config;
+    std::shared_ptr<admin::Listener> listener;  // of a relay that runs, or is to be the next
+};
+
+Result<std::unique_ptr<admin::Listener>> open_listener(const runtime::AdminConfig& config) {
+    auto listener = admin::Listener::open(config.host, config.port);
+    if (listener.ok()) return listener;
+    ErrorInfo error = listener.error();
+    error.message += "; give another address with --admin HOST:PORT, or --admin off";
+    return error;
+}
+
+// Only an address that was asked for is worth an error. Null: it is off, or is tried at the start.
+Result<std::shared_ptr<admin::Listener>> listen(runtime::AdminConfig config,
+                                                const std::vector<Held>& held) {
     using Mode = runtime::AdminConfig::Mode;
-    if (config.mode == Mode::kOff) return std::unique_ptr<admin::AdminServer>();
+    std::shared_ptr<admin::Listener> none;
+    if (config.mode == Mode::kOff) return none;
+    bool has_port = false;
+    for (const Held& one : held) {
+        if (one.listener == nullptr || one.config.port != config.port) continue;
+        if (one.config.host == config.host) return one.listener;
+        has_port = true;
+    }
+    // A port of ours is free on another host only when its relay has ended. That the host is ours,
+    // too, shows before.
+    if (has_port) config.port = 0;
+    auto listener = open_listener(config);
+    if (!listener.ok() && config.mode == Mode::kRequired) return listener.error();
+    if (!listener.ok() || has_port) return none;
+    return std::shared_ptr<admin::Listener>(std::move(*listener));
+}
+
+// Null when it is off, or when its address is taken.
+std::unique_ptr<admin::AdminServer> start_admin(Setup& setup, const relay::Relay& relay,
+                                                const relay::RelayOptions& options,
+                                                const Spans& spans, admin::AdminServer::Site site) {
+    const runtime::AdminConfig& config = setup.config.admin;
+    if (config.mode == runtime::AdminConfig::Mode::kOff) return nullptr;
     const bool local = admin::is_loopback(config.host);
     if (!local) {
         runtime::log(LogLevel::kWarn, "admin_exposed",
@@ -203,26 +246,32 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(
                        "other machines can read health and metrics here; nothing proves "
                        "who asks: let a firewall or a proxy decide"}});
     }
-    auto server = admin::AdminServer::start(
-        config.host, config.port,
-        {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
-         {"/health/ready", [&relay, local] { return ready_page(health_of(relay), local); }},
-         {"/metrics",
-          [&relay, &spans, table, options] {
-              return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
-                                         metrics_of(relay, table, options, spans)};
-          }}},
-        admin::kRequestTimeout, std::move(site));
-    if (server.ok()) {
-        runtime::log(LogLevel::kInfo, "admin_listening",
-                     {{"address", config.host + ":" + std::to_string((*server)->port())}});
-        return server;
+    Status status;
+    if (setup.listener == nullptr) {
+        auto listener = open_listener(config);
+        status = listener.status();
+        if (listener.ok()) setup.listener = std::move(*listener);
     }
-    ErrorInfo error = server.error();
-    error.message += "; give another address with --admin HOST:PORT, or --admin off";
-    if (config.mode == Mode::kRequired) return error;
-    runtime::log(LogLevel::kWarn, "admin_off", {{"error", error.message}});
-    return std::unique_ptr<admin::AdminServer>();
+    if (status.ok()) {
+        auto server = admin::AdminServer::start(
+            *setup.listener,
+            {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
+             {"/health/ready", [&relay, local] { return ready_page(health_of(relay), local); }},
+             {"/metrics",
+              [&relay, &spans, table = setup.source->table_name(), options] {
+                  return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
+                                             metrics_of(relay, table, options, spans)};
+              }}},
+            admin::kRequestTimeout, std::move(site));
+        if (server.ok()) {
+            runtime::log(LogLevel::kInfo, "admin_listening",
+                         {{"address", config.host + ":" + std::to_string((*server)->port())}});
+            return *std::move(server);
+        }
+        status = server.status();
+    }
+    runtime::log(LogLevel::kWarn, "admin_off", {{"error", status.error().message}});
+    return nullptr;
 }
 
 // Nothing is lost by it: what is not recorded is sent again.
@@ -231,14 +280,7 @@ Result<std::unique_ptr<admin::AdminServer>> start_admin(
     std::_Exit(code);
 }
 
-// What the relay is made of, found good before anything is stopped for it.
-struct Setup {
-    RelayConfig config;
-    Dashboard dashboard;
-    std::unique_ptr<spi::Source> source;
-};
-
-Result<Setup> set_up(const runtime::Invocation& invocation) {
+Result<Setup> set_up(const runtime::Invocation& invocation, const std::vector<Held>& held = {}) {
     auto config = runtime::make_relay_config(invocation);
     if (!config.ok()) return config.error();
     auto token = token_of(invocation.options);
@@ -252,23 +294,36 @@ Result<Setup> set_up(const runtime::Invocation& invocation) {
     if (Status ways = check_transport(*config); !ways.ok()) return ways;
     auto source = make_source(config->source);
     if (!source.ok()) return source.error();
-    return Setup{std::move(*config),
-                 {*std::move(token), blocks_key_of(invocation.file)},
-                 std::move(*source)};
+    Setup setup{.config = std::move(*config),
+                .dashboard = {*std::move(token), blocks_key_of(invocation.file)},
+                .source = std::move(*source)};
+    if (setup.config.check) return setup;
+    auto listener = listen(setup.config.admin, held);
+    if (!listener.ok()) return listener.error();
+    setup.listener = std::move(*listener);
+    return setup;
 }
 
-// At a start: a lock that somebody else holds passes, what else is wrong is for a person. None: a
-// signal came first.
-Result<std::optional<Setup>> set_up_unlocked(const runtime::Invocation& invocation,
-                                             runtime::StopSignals& signals) {
-    while (true) {
-        auto setup = set_up(invocation);
-        if (setup.ok()) return std::optional(*std::move(setup));
-        const ErrorInfo& error = setup.error();
-        if (error.code != ErrorCode::kConflict || error.advice == Advice::kStop) return error;
-        runtime::log(LogLevel::kWarn, "start_waits", {{"error", describe(error)}});
-        if (signals.wait(kStartAgain)) return std::optional<Setup>();
+// What may wait for a server that does not answer, on a thread of its own: signals are heard.
+template <typename T>
+struct Errand {
+    std::future<void> ended;
+    std::shared_ptr<std::optional<T>> found;  // the thread, which may outlast us, writes it
+
+    [[nodiscard]] bool is_over() const {
+        return ended.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     }
+};
+
+template <typename T>
+Errand<T> send(std::function<T()> work) {
+    std::promise<void> ended;
+    Errand<T> errand{ended.get_future(), std::make_shared<std::optional<T>>()};
+    std::thread([work = std::move(work), found = errand.found, ended = std::move(ended)]() mutable {
+        found->emplace(work());
+        ended.set_value_at_thread_exit();
+    }).detach();
+    return errand;
 }
 
 using Again = std::function<Result<runtime::Invocation>()>;
@@ -278,15 +333,43 @@ using Clock = std::chrono::steady_clock;
 struct Life {
     runtime::StopSignals& signals;
     const Again& again;
-    std::optional<Setup> next = {};               ///< What SIGHUP asks to go on with.
-    std::vector<std::future<void>> pages = {};    ///< Of relays that have ended.
+    std::optional<Setup> next = {};  ///< What SIGHUP asks to go on with.
+    bool reached = false;            ///< A relay before this one had its database.
+    bool hung_up = false;            ///< SIGHUP came and was not looked after yet.
+    std::optional<Errand<std::optional<Setup>>> looking = {};  ///< At what SIGHUP asks for.
+    std::vector<std::future<void>> left_behind = {};           ///< That may wait for a server.
     std::optional<Clock::time_point> until = {};  ///< Then the process ends, whatever it waits for.
 };
 
+// At a start: a lock that somebody else holds passes, what else is wrong is for a person. None: a
+// signal came first.
+Result<std::optional<Setup>> set_up_unlocked(const runtime::Invocation& invocation, Life& life) {
+    // SIGHUP is for the relay that begins.
+    const auto asked_to_end = [&life](std::chrono::milliseconds most) {
+        const auto signal = life.signals.wait(most);
+        if (signal == SIGHUP) life.hung_up = true;
+        return signal && *signal != SIGHUP;
+    };
+    while (true) {
+        auto looking = send<Result<Setup>>([&invocation] { return set_up(invocation); });
+        while (!looking.is_over()) {
+            if (!asked_to_end(kSignalLook)) continue;
+            life.left_behind.push_back(std::move(looking.ended));
+            return std::optional<Setup>();
+        }
+        Result<Setup>& setup = **looking.found;
+        if (setup.ok()) return std::optional(*std::move(setup));
+        const ErrorInfo& error = setup.error();
+        if (error.code != ErrorCode::kConflict || error.advice == Advice::kStop) return error;
+        runtime::log(LogLevel::kWarn, "start_waits", {{"error", describe(error)}});
+        if (asked_to_end(kStartAgain)) return std::optional<Setup>();
+    }
+}
+
 // SIGHUP: secrets and options are read anew. What is wrong with them leaves the relay as it is.
-std::optional<Setup> reload(const Again& again) {
+std::optional<Setup> reload(const Again& again, const std::vector<Held>& held) {
     const auto invocation = again();
-    auto setup = invocation.ok() ? set_up(*invocation) : Result<Setup>(invocation.error());
+    auto setup = invocation.ok() ? set_up(*invocation, held) : Result<Setup>(invocation.error());
     Status status = setup.status();
     if (setup.ok()) {
         // Others a start would settle, or they pass: this one is for a person.
@@ -300,43 +383,68 @@ std::optional<Setup> reload(const Again& again) {
     return std::nullopt;
 }
 
+std::vector<Held> held_by(const Setup& now, const Life& life) {
+    std::vector<Held> held{{now.config.admin, now.listener}};
+    if (life.next) held.push_back({life.next->config.admin, life.next->listener});
+    return held;
+}
+
+// Whether what SIGHUP asks for is still looked at. Reads the file anew also while the relay stops
+// for an earlier one: what the file says last counts.
+bool looks_after_sighup(const Setup& now, Life& life) {
+    const bool ends = life.until && !life.next;
+    if (life.looking && life.looking->is_over()) {
+        if (auto& found = **life.looking->found; found && !ends) life.next = std::move(found);
+        life.looking.reset();
+    }
+    if (ends) life.hung_up = false;
+    if (life.hung_up && !life.looking) {
+        life.hung_up = false;
+        life.looking = send<std::optional<Setup>>(
+            [&again = life.again, held = held_by(now, life)] { return reload(again, held); });
+    }
+    return life.looking.has_value();
+}
+
 // Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a
 // server which has stopped answering may take longer than the grace: then the process ends without.
-Status run_until_signal(relay::Relay& relay, std::chrono::milliseconds grace, Life& life) {
+Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
+    const std::chrono::milliseconds grace(setup.config.relay.shutdown_grace_ms);
     Status result;
     std::atomic<bool> ended{false};
     std::jthread thread([&](const std::stop_token& stop) {
-        result = relay.run(stop);
+        result = relay.run(stop, life.reached);
         ended.store(true);
     });
     std::optional<Clock::time_point>& until = life.until;
     std::optional<Setup>& next = life.next;
-    while (!ended.load()) {
+    bool looks = false;
+    // Once it has ended, what it goes on with is waited for.
+    while (!ended.load() || (next && looks)) {
         const auto signal = life.signals.wait(kSignalLook);
+        if (signal == SIGHUP) life.hung_up = true;
+        looks = looks_after_sighup(setup, life);
         if (until && Clock::now() >= *until) {
+            if (ended.load()) break;  // it goes on with what was found before
             kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
         }
-        if (!signal) continue;
-        if (*signal == SIGHUP) {
-            if (!until) next = reload(life.again);
-            if (until || !next) continue;
-        }
-        // Asked to end while it was stopping to begin anew.
-        if (until && next && *signal != SIGHUP) {
-            next.reset();
-            continue;
-        }
-        if (until) kill_own_process({{"signal", std::to_string(*signal)}});
+        const bool asked_to_end = signal && *signal != SIGHUP;
+        if (asked_to_end && until && !next) kill_own_process({{"signal", std::to_string(*signal)}});
+        if (asked_to_end) next.reset();
+        if (until || (!asked_to_end && !next)) continue;
         until = Clock::now() + grace + kAfterGrace;
-        runtime::log(LogLevel::kInfo, "stop_requested", {{"signal", std::to_string(*signal)}});
+        runtime::log(LogLevel::kInfo, "stop_requested",
+                     {{"signal", std::to_string(asked_to_end ? *signal : SIGHUP)}});
         thread.request_stop();
     }
     thread.join();
+    if (life.looking) life.left_behind.push_back(std::move(life.looking->ended));
+    life.looking.reset();
     return result;
 }
 
 // One relay, until it ends or SIGHUP asks for the next one.
-Status run_one(const Setup& setup, Life& life) {
+Status run_one(Setup& setup, Life& life) {
     const RelayConfig& config = setup.config;
     const std::string table = setup.source->table_name();
     auto routes = routes_of(config, *setup.source);
@@ -348,18 +456,16 @@ Status run_one(const Setup& setup, Life& life) {
     const core::SystemClock clock;
     relay::Relay relay(*setup.source, std::move(*routes), options, clock, log_note);
     const auto shown = std::make_shared<ShownRelay>(relay);  // the page, which may outlive us, too
-    auto admin = start_admin(config.admin, relay, table, options, *spans,
-                             site_of(config, setup.dashboard, shown));
-    if (!admin.ok()) return admin.status();
+    auto admin =
+        start_admin(setup, relay, options, *spans, site_of(config, setup.dashboard, shown));
     for (const runtime::RouteConfig& route : config.routes) {
         runtime::log(LogLevel::kInfo, "route", {{"route", route.name}, {"to", redact(route.to)}});
     }
     runtime::log(LogLevel::kInfo, "started",
                  {{"version", OUTBOX_VERSION}, {"source", table}, {"owner", options.owner}});
-    const Status status =
-        run_until_signal(relay, std::chrono::milliseconds(options.shutdown_grace_ms), life);
+    const Status status = run_until_signal(relay, setup, life);
     // A page may wait for a session that does not answer; what comes next does not.
-    if (*admin != nullptr) life.pages.push_back(admin::AdminServer::let_go(*std::move(admin)));
+    if (admin != nullptr) life.left_behind.push_back(admin::AdminServer::let_go(std::move(admin)));
     shown->end();
     return status;
 }
@@ -377,25 +483,26 @@ int run_all(Setup first, Life& life) {
         }
         setup = std::exchange(life.next, std::nullopt);
         if (!setup) break;
-        std::erase_if(life.pages, [](const std::future<void>& page) {
-            return page.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+        std::erase_if(life.left_behind, [](const std::future<void>& one) {
+            return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
         });
         runtime::configure_logs(setup->config.log_level, setup->config.log_format);
+        life.reached = true;
         runtime::log(LogLevel::kInfo, "reloaded");
     }
     return runtime::kExitOk;
 }
 
-// A page that waits for a server which has stopped answering is left behind.
-void leave_pages(Life& life, int code) {
+// What waits for a server which has stopped answering is left behind.
+void leave_waiting(Life& life, int code) {
     auto most = std::chrono::duration_cast<std::chrono::milliseconds>(kAfterGrace);
     if (life.until) {
         most = std::clamp(
             std::chrono::duration_cast<std::chrono::milliseconds>(*life.until - Clock::now()),
             std::chrono::milliseconds(0), most);
     }
-    if (await_pages(life.pages, life.signals, most)) return;
-    kill_own_process({{"error", "a database has not answered what the dashboard asked"}},
+    if (await_pages(life.left_behind, life.signals, most)) return;
+    kill_own_process({{"error", "a database has not answered what it was asked"}},
                      code == runtime::kExitOk ? runtime::kExitFailed : code);
 }
 
@@ -412,15 +519,16 @@ int run_relay(const runtime::Invocation& invocation, const Again& again) {
         const auto findings = look_around(*looked->source, looked->config);
         return findings.ok() ? print_findings(*findings) : report(findings.error());
     }
-    auto started = set_up_unlocked(invocation, signals);
+    Life life{.signals = signals, .again = again};
+    auto started = set_up_unlocked(invocation, life);
     if (!started.ok()) return report(started.error());
     if (!*started) {
+        leave_waiting(life, runtime::kExitOk);
         runtime::log(LogLevel::kInfo, "stopped");
         return runtime::kExitOk;
     }
-    Life life{.signals = signals, .again = again};
     const int code = run_all(**std::move(started), life);
-    leave_pages(life, code);
+    leave_waiting(life, code);
     if (code == runtime::kExitOk) runtime::log(LogLevel::kInfo, "stopped");
     return code;
 }

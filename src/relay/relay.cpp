@@ -45,9 +45,8 @@ Relay::Relay(spi::Source& source, std::vector<RouteSpec> routes, RelayOptions op
 
 Relay::~Relay() = default;
 
-Status Relay::run(const std::stop_token& stop) {
+Status Relay::run(const std::stop_token& stop, bool reached) {
     bool waiting = false;
-    bool reached = false;
     while (!stop.stop_requested()) {
         loop_us_.store(clock_.boot_us(), std::memory_order_relaxed);
         const auto epoch = lease_.try_acquire();

@@ -34,8 +34,9 @@ class Relay {
     /// Relays until `stop` is requested, then hands over: what is in flight is finished within
     /// `shutdown_grace_ms` and recorded, and the lease is released. Destinations may be away at
     /// any time and the database after it was reached once. An error means that the database
-    /// could not be reached at all, or that going on would be unsafe (advice kStop).
-    Status run(const std::stop_token& stop);
+    /// could not be reached at all, or that going on would be unsafe (advice kStop). `reached`:
+    /// the database was before, so that its absence is an outage from the beginning.
+    Status run(const std::stop_token& stop, bool reached = false);
 
     /// What a health check and a metrics page show. Any thread.
     struct Health {

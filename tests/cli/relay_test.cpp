@@ -1,9 +1,14 @@
+#include <arpa/inet.h>
 #include <filesystem>
 #include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/eventually.h"
 #include "tests/support/http_client.h"
@@ -178,6 +183,203 @@ TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) 
     EXPECT_TRUE(arrived("second"));
     EXPECT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// A relay whose mailbox, in a database of its own, is locked: what it stops for waits for that.
+class ReloadedRelay : public RelayCommand {
+  protected:
+    void SetUp() override {
+        use(source_);
+        holder_ = std::make_unique<Pg>(destination_);
+        ASSERT_EQ(outbox_.run({"migrate", "--only", "consumer", "--db", destination_}).status.code,
+                  0);
+        write("first");
+    }
+
+    void write(const std::string& topic) {
+        outbox_.write("outbox.toml", "to = \"mailbox+postgresql" +
+                                         destination_.substr(destination_.find(':')) +
+                                         "\"\ntopic_template = \"" + topic +
+                                         "\"\nadmin = \"off\"\n[source]\nurl = \"" + url_ + "\"\n");
+    }
+
+    void emit() {
+        Pg(url_).exec("SELECT outbox_emit(aggregate_type => 'o', key => 'k', payload => '{}')");
+    }
+
+    // SIGHUP, while an event is on its way that does not arrive before `let_go`.
+    void reload_while_one_waits(Process& running) {
+        holder_->exec("BEGIN; LOCK TABLE outbox_mailbox IN EXCLUSIVE MODE");
+        emit();
+        Pg look(destination_);
+        ASSERT_TRUE(eventually(60s, "it waits for the mailbox", [&] {
+            return look.number(
+                       "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = "
+                       "'outbox_mailbox'::regclass") == 1;
+        })) << running.stderr_text();
+        running.kill(SIGHUP);
+        ASSERT_TRUE(eventually(60s, "it stops for what its file says now", [&] {
+            return running.stderr_text().find("event=stopping") != std::string::npos;
+        })) << running.stderr_text();
+    }
+    void let_go() { holder_->exec("COMMIT"); }
+
+    bool arrived(const std::string& topics) {
+        return eventually(60s, "these arrived: " + topics, [&] {
+            return holder_->value(
+                       "SELECT string_agg(topic, ' ' ORDER BY position) FROM "
+                       "outbox_mailbox") == topics;
+        });
+    }
+
+    PostgresServer source_;
+    std::string destination_ = shared_postgres().create_database();
+    std::unique_ptr<Pg> holder_;
+};
+
+TEST_F(ReloadedRelay, GoesOnWithWhatItsFileSaidLastWhereSighupComesAgainWhileItStops) {
+    Process running = outbox_.start_relay({});
+    ASSERT_NO_FATAL_FAILURE(reload_while_one_waits(running));
+    write("second");
+    running.kill(SIGHUP);
+    ASSERT_TRUE(eventually(60s, "the signal was taken", [&] {
+        return read_file("/proc/" + std::to_string(running.pid()) + "/status")
+                   .find("ShdPnd:\t0000000000000000") != std::string::npos;
+    }));
+    let_go();
+    EXPECT_TRUE(eventually(60s, "it begins anew", [&] {
+        return running.stderr_text().find("event=reloaded") != std::string::npos;
+    }));
+    emit();
+    EXPECT_TRUE(arrived("first second")) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_F(ReloadedRelay, WaitsForADatabaseThatGoesAwayWhileItStops) {
+    Process running = outbox_.start_relay({"--shutdown-grace-s", "1"});
+    ASSERT_NO_FATAL_FAILURE(reload_while_one_waits(running));
+    source_.stop(PostgresServer::Stop::kImmediate);
+    let_go();
+    EXPECT_TRUE(eventually(60s, "it begins anew, without its database", [&] {
+        const std::string log = running.stderr_text();
+        const auto anew = log.find("event=reloaded");
+        return anew != std::string::npos &&
+               log.find("event=database_away", anew) != std::string::npos;
+    })) << running.stderr_text();
+    source_.start();
+    emit();
+    EXPECT_TRUE(arrived("first first")) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_F(RelayCommand, KeepsWhatItHasWhereSighupNamesAnAddressThatIsNotToBeHad) {
+    const TakenPort taken(0);
+    const auto write = [&](const std::string& admin) {
+        outbox_.write("outbox.toml", "to = \"" + mailbox() + "\"\nadmin = \"" + admin +
+                                         "\"\n[source]\nurl = \"" + url_ + "\"\n");
+    };
+    const auto port = [](int number) { return ":" + std::to_string(number); };
+    const auto count = [](const std::string& log, const std::string& what) {
+        std::size_t found = 0;
+        for (auto at = log.find(what); at != std::string::npos; at = log.find(what, at + 1)) {
+            ++found;
+        }
+        return found;
+    };
+    write("127.0.0.1" + port(port_));
+    Process running = outbox_.start_relay({});
+    ASSERT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
+    std::size_t refused = 0;
+    for (const std::string& address :
+         {taken.address(), "no.such.host.invalid" + port(port_), "192.0.2.1" + port(port_)}) {
+        write(address);
+        running.kill(SIGHUP);
+        ++refused;
+        EXPECT_TRUE(eventually(60s, address + " is refused", [&] {
+            return count(running.stderr_text(), "event=reload_refused") == refused;
+        })) << running.stderr_text();
+        EXPECT_EQ(status_of("/health/ready"), 200);
+    }
+    EXPECT_THAT(running.stderr_text(), Not(HasSubstr("event=stop_requested")));
+    // Its own port on another address, and another port.
+    std::size_t reloaded = 0;
+    for (const std::string& address :
+         {"127.0.0.2" + port(port_), "0.0.0.0" + port(port_), "127.0.0.1" + port(free_port())}) {
+        write(address);
+        running.kill(SIGHUP);
+        ++reloaded;
+        ASSERT_TRUE(eventually(60s, "it listens on " + address, [&] {
+            const std::string log = running.stderr_text();
+            return count(log, "event=reloaded") == reloaded &&
+                   log.find("event=admin_listening address=" + address + "\n") != std::string::npos;
+        })) << running.stderr_text();
+    }
+    EXPECT_EQ(status_of("/health/ready"), 0);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// A server that takes connections and never says a word.
+class SilentServer {
+  public:
+    SilentServer() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof(address);
+        auto* generic = reinterpret_cast<sockaddr*>(&address);
+        if (bind(socket_, generic, size) == 0 && listen(socket_, 16) == 0 &&
+            getsockname(socket_, generic, &size) == 0) {
+            url_ = "postgresql://app@127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/x";
+        }
+    }
+    ~SilentServer() { close(socket_); }
+    SilentServer(const SilentServer&) = delete;
+    SilentServer& operator=(const SilentServer&) = delete;
+
+    const std::string& url() const { return url_; }
+    bool is_asked() const {
+        pollfd asked{.fd = socket_, .events = POLLIN, .revents = 0};
+        return eventually(60s, "it is asked", [&] { return poll(&asked, 1, 0) == 1; });
+    }
+
+  private:
+    int socket_;
+    std::string url_;
+};
+
+TEST_F(RelayCommand, EndsOnSignalsWhileItsStartWaitsForAServerThatIsSilent) {
+    const SilentServer silent;
+    Process running = outbox_.start_relay(
+        {"--from", silent.url(), "--to", "null:", "--admin", "off", "--connect-timeout-s", "300"});
+    ASSERT_TRUE(silent.is_asked());
+    running.kill(SIGTERM);
+    running.kill(SIGINT);
+    EXPECT_EQ(running.wait(60s), (ExitStatus{1, 0})) << running.stderr_text();
+    EXPECT_THAT(running.stderr_text(), HasSubstr("event=killed"));
+}
+
+TEST_F(RelayCommand, EndsOnSignalsWhileSighupWaitsForAServerThatIsSilent) {
+    const SilentServer silent;
+    const auto write = [&](const std::string& from) {
+        outbox_.write("outbox.toml",
+                      "to = \"null:\"\nadmin = \"off\"\n[source]\nurl = \"" + from + "\"\n");
+    };
+    const auto is_led = [&](bool led) {
+        return eventually(60s, led ? "it leads" : "it lets its lease go", [&] {
+            return database_->number("SELECT count(owner) FROM outbox_lease") == (led ? 1 : 0);
+        });
+    };
+    write(url_);
+    Process running = outbox_.start_relay({"--connect-timeout-s", "300"});
+    ASSERT_TRUE(is_led(true)) << running.stderr_text();
+    write(silent.url());
+    running.kill(SIGHUP);
+    ASSERT_TRUE(silent.is_asked());
+    running.kill(SIGTERM);
+    EXPECT_TRUE(is_led(false)) << running.stderr_text();
+    running.kill(SIGINT);
+    EXPECT_EQ(running.wait(60s), (ExitStatus{1, 0})) << running.stderr_text();
+    EXPECT_THAT(running.stderr_text(), HasSubstr("event=killed"));
 }
 
 TEST_F(RelayCommand, ItsPageThatWaitsForOneSessionHoldsUpNeitherSighupNorTheEnd) {

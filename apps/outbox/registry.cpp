@@ -34,7 +34,7 @@ Destination destination_of(const runtime::RelayConfig& config, const runtime::Ro
                            std::string_view producer = kNoProducer) {
     return {.url = route.to,
             .options = route.sink_options,
-            .connect_timeout = config.source.connect_timeout,
+            .connect_timeout = config.sink_connect_timeout(),
             .producer = std::string(producer),
             .max_repeats = config.relay.max_unrecorded};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +56,13 @@ struct RelayConfig {
     std::string log_format;
     bool check = false;
     relay::RelayOptions relay;  ///< Without owner and seed, which are no configuration.
+
+    /// For a destination, whose route waits for several connections and answers in one step: the
+    /// step is to end long before the relay takes its thread for one that hangs.
+    static constexpr std::chrono::seconds kMaxSinkConnect{15};
+    [[nodiscard]] std::chrono::seconds sink_connect_timeout() const {
+        return check ? source.connect_timeout : std::min(source.connect_timeout, kMaxSinkConnect);
+    }
 };
 
 /// What `outbox replay` needs.

@@ -92,6 +92,21 @@ TEST_F(ConfigTest, SmallestRelayHasTheDocumentedDefaults) {
     EXPECT_EQ(config->routes[0].on_dead_letter, "continue");
 }
 
+// A route's thread that waits for a hanging one for minutes would pass for one that hangs itself.
+TEST_F(ConfigTest, ARelayWaitsForADestinationNoLongerThanItsThreadMayStandStill) {
+    std::vector<std::string> arguments{"--from", "sqlite:///a.db",      "--to",
+                                       "null:",  "--connect-timeout-s", "300"};
+    const auto config = relay(arguments);
+    ASSERT_TRUE(config.ok()) << config.error().message;
+    EXPECT_EQ(config->source.connect_timeout.count(), 300);
+    EXPECT_EQ(config->sink_connect_timeout(), RelayConfig::kMaxSinkConnect);
+    arguments.back() = "3";
+    EXPECT_EQ(relay(arguments)->sink_connect_timeout().count(), 3);
+    arguments.back() = "300";
+    arguments.emplace_back("--check");  // has no threads of routes
+    EXPECT_EQ(relay(arguments)->sink_connect_timeout().count(), 300);
+}
+
 TEST_F(ConfigTest, ArgumentBeatsEnvironmentBeatsFileBeatsDefault) {
     const std::vector<std::string> base{"--from", "sqlite:///a.db", "--to", "null:"};
     write_file("batch_size = 10\nmax_attempts = 11\nretry_base_ms = 12\n");

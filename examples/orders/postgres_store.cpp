@@ -45,7 +45,10 @@ class PostgresStore : public Store {
         auto connection = pool_.take();
         const auto claim = outbox::begin_and_claim_key(connection->handle(), request);
         auto unit = outbox::join_unit_of_work(connection->handle());
-        if (!claim.is_new) return claim.answer;
+        if (!claim.is_new) {
+            unit.commit();  // where there is a synchronous standby, waits until it has the answer
+            return claim.answer;
+        }
         OrderAggregate aggregate(details, order_by_);
         unit.track(aggregate, [&](OrderAggregate& order) { save(*connection, order); });
         unit.flush();

@@ -366,6 +366,22 @@ TEST_P(IdempotencyKey, AnExistingTableOfKeysWorksAsItIs) {
     EXPECT_EQ(db_->value("SELECT count(*) FROM idempotency"), "2");
 }
 
+TEST_P(IdempotencyKey, WhatAnExistingTableOfKeysKnowsIsNoLeaseThatEnds) {
+    db_->exec(
+        "CREATE TABLE idempotency (user_id text, request_id text, "
+        "PRIMARY KEY (user_id, request_id))");
+    db_->exec("INSERT INTO idempotency VALUES ('user-1', 'key-1')");
+    ClaimOptions options;
+    options.adopted.table = "idempotency";
+    options.lease_ms = 60'000;
+    for (int i = 0; i < 2; ++i) {
+        db_->begin();
+        EXPECT_EQ(db_->claim(request(), options).answer.what, What::kNoAnswer);
+        db_->exec("COMMIT");
+        EXPECT_EQ(db_->value("SELECT lease_until FROM outbox_idempotency"), "NULL");
+    }
+}
+
 // ---- the gate ----
 
 TEST_P(IdempotencyKey, AThousandRequestsWithOneKeyHaveOneEffectAndOneAnswer) {

@@ -15,7 +15,8 @@ namespace outbox {
 
 /// Enters `message_id` in `consumer`'s inbox (table outbox_inbox), in the transaction that is open
 /// on `transaction`. True: the message is new, apply it in this same transaction. False: a repeat,
-/// leave it. Call it before anything the message changes.
+/// leave it; commit before the broker is told (with a synchronous standby that waits until the
+/// standby has the entry, too). Call it before anything the message changes.
 ///
 /// The entry lives and dies with the transaction. While another transaction has entered the same id
 /// and is open, this waits for its end. `message_time` is the event's own time, the same on each

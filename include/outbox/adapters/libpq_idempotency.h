@@ -8,7 +8,9 @@ namespace outbox {
 
 /// Claims the request's key (table outbox_idempotency, made by `outbox migrate`) in the transaction
 /// that is open on `transaction` and does the request's work: the claim lives and dies with it. Not
-/// new: give the answer and roll back. A request without a key is always new.
+/// new: commit, then give the answer (with a synchronous standby the COMMIT waits until the standby
+/// has the answer, too; rolled back, it may be one that a failover undoes). A request without a key
+/// is always new.
 ///
 /// Two-phase form, for work with effects outside the database (`lease_ms` above 0): claim and
 /// commit; do the outside work, passing the key on; then complete in the transaction of the

@@ -90,9 +90,10 @@ struct IdempotencyOptions {
 ///         auto connection = pool.take();                  // only while the work runs
 ///         begin(connection);
 ///         const auto claim = claim_key(connection, request);
-///         if (!claim.is_new) return claim.answer;         // rolls back
-///         ... business write, emit ...
-///         complete_key(connection, request, claim, answer);
+///         if (claim.is_new) {
+///             ... business write, emit ...
+///             complete_key(connection, request, claim, answer);
+///         }                                               // else answer = claim.answer
 ///         commit(connection);
 ///         return answer;
 ///     });

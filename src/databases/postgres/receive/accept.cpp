@@ -110,10 +110,17 @@ struct Entry {
     Params params;
 };
 
+// Whoever hears of a repeat has its broker forget the message.
+bool repeat_waits(PGconn* transaction, bool is_new) {
+    if (!is_new) consumer::wait_as_a_write(transaction, kEntering);
+    return is_new;
+}
+
 bool enter(PGconn* transaction, std::string_view consumer, const InboxEntry& message,
            std::int64_t now_us) {
     const Entry entry(consumer, message, now_us);
-    return entry.is_new(run(transaction, entry.params, entry.sql(), kEntering));
+    return repeat_waits(transaction,
+                        entry.is_new(run(transaction, entry.params, entry.sql(), kEntering)));
 }
 
 }  // namespace
@@ -131,7 +138,14 @@ bool begin_and_accept(PGconn* connection, std::string_view consumer, std::string
     const Entry entry(consumer, {message_id, message_time}, consumer::callers_clock().wall_us());
     const consumer::Prepared& statement = entry.carefully ? kKeptAcceptCarefully : kKeptAccept;
     consumer::keep(connection, statement);
-    return entry.is_new(consumer::begun_with(connection, statement, entry.params, kEntering));
+    const bool is_new =
+        entry.is_new(consumer::begun_with(connection, statement, entry.params, kEntering));
+    try {
+        return repeat_waits(connection, is_new);
+    } catch (...) {
+        static_cast<void>(postgres::execute(connection, "ROLLBACK"));
+        throw;
+    }
 }
 
 bool accept(PGconn* transaction, const InboxTable& table, std::string_view consumer,
@@ -142,8 +156,9 @@ bool accept(PGconn* transaction, const InboxTable& table, std::string_view consu
     Params params;
     params.untyped(message_id);
     if (!table.consumer_column.empty()) params.untyped(consumer);
-    return changed_one(run(transaction, params, insert_into(transaction, table).c_str(),
-                           "entering a message in the application's inbox"));
+    return repeat_waits(
+        transaction, changed_one(run(transaction, params, insert_into(transaction, table).c_str(),
+                                     "entering a message in the application's inbox")));
 }
 
 std::vector<bool> accept_batch(PGconn* transaction, std::string_view consumer,
@@ -173,6 +188,7 @@ std::vector<bool> accept_batch(PGconn* transaction, std::string_view consumer,
     for (int row = 0; row < rows.size(); ++row) {
         is_new[first_of.at(rows.text(row, 0))] = true;
     }
+    repeat_waits(transaction, !rows.empty());
     return is_new;
 }
 

@@ -1,5 +1,6 @@
 #include "databases/postgres/receive/broker_store.h"
 
+#include <algorithm>
 #include <deque>
 #include <unordered_map>
 #include <unordered_set>
@@ -213,6 +214,10 @@ Result<std::vector<Taken>> LibpqBrokerStore::begin(std::span<const spi::EventVie
     for (std::size_t i = looks ? 1 : 0; i < results->size(); ++i) {
         beginning.mark_new((*results)[i], taken);
     }
+    // The broker forgets a repeat, too, so what entered it must be as durable as what is new.
+    if (by_id && step == nullptr && std::ranges::count(taken, Taken::kNew) == 0) {
+        if (Status status = inbox_.wait_as_a_write(kEntering); !status.ok()) return status;
+    }
     if (looks) Beginning::mark_known(results->front(), others, taken);
     return taken;
 }
@@ -246,6 +251,9 @@ Result<Taken> LibpqBrokerStore::bury(const spi::EventView& message, const Burial
     if (!results.ok()) return results.status();
     if (step == nullptr || changed_one(results->back())) {
         const Taken taken = changed_one(results->front()) ? Taken::kNew : Taken::kRepeat;
+        if (taken == Taken::kRepeat && step == nullptr) {
+            if (Status status = inbox_.wait_as_a_write(kDoing); !status.ok()) return status;
+        }
         if (Status status = inbox_.session().commit(); !status.ok()) return status;
         return taken;
     }

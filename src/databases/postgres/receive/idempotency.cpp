@@ -85,6 +85,15 @@ IdempotencyClaim without_key() {
     return {.is_new = true, .attempt = 0, .answer = {}};
 }
 
+// Of a request that the application's table knew: who takes the lease over would do it once more.
+void forget_lease(PGconn* transaction, const IdempotentRequest& request,
+                  const IdempotencyClaim& claim) {
+    consumer::Params params;
+    params.text(request.scope).text(request.key).number(claim.attempt);
+    params.null().null().null();
+    run(transaction, params, kComplete);
+}
+
 IdempotencyClaim claim_in(const consumer::Rows& row, PGconn* transaction,
                           const IdempotentRequest& request, const ClaimOptions& options) {
     const std::string_view state = row.text(0, 0);
@@ -93,7 +102,10 @@ IdempotencyClaim claim_in(const consumer::Rows& row, PGconn* transaction,
     if (state == "new") {
         claim.is_new = claim.attempt > 1 || options.adopted.table.empty() ||
                        enter_adopted(transaction, request, options.adopted);
-        if (!claim.is_new) claim.answer = consumer::answer_not_kept();
+        if (!claim.is_new) {
+            claim.answer = consumer::answer_not_kept();
+            if (options.lease_ms > 0) forget_lease(transaction, request, claim);
+        }
     } else if (state == "running") {
         claim.answer = consumer::still_running();
     } else if (state == "mismatch") {
@@ -101,6 +113,8 @@ IdempotencyClaim claim_in(const consumer::Rows& row, PGconn* transaction,
     } else if (row.text(0, 2).data() == nullptr) {
         claim.answer = consumer::answer_not_kept();
     } else {
+        // Who gets the answer sends the request no more.
+        consumer::wait_as_a_write(transaction, kDoing);
         claim.answer = consumer::repeat_of(static_cast<int>(row.integer(0, 2)), row.text(0, 3),
                                            row.text(0, 4));
     }

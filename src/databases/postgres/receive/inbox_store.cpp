@@ -89,7 +89,8 @@ std::vector<Prepared> with_ours(std::vector<Prepared> more) {
                              {"outbox_take_request", kTakeRequest},
                              {"outbox_put_request_back", kPutRequestBack},
                              {"outbox_report", kReport},
-                             {"outbox_fold", kFold}});
+                             {"outbox_fold", kFold},
+                             {"outbox_wait_as_a_write", kWaitAsAWrite}});
     return more;
 }
 
@@ -186,6 +187,13 @@ Result<Rows> LibpqInboxStore::begin_with(const char* statement, const Params& pa
     auto results = session_.begin_with({&step, 1}, doing);
     if (!results.ok()) return results.status();
     return std::move(results->front());
+}
+
+Status LibpqInboxStore::wait_as_a_write(const char* doing) {
+    const auto told = session_.execute("outbox_wait_as_a_write", Params(), doing);
+    if (told.ok()) return {};
+    const Status ended = session_.end_transaction();
+    return ended.ok() ? told.status() : ended;
 }
 
 Result<Taken> LibpqInboxStore::take_request(std::string_view message_id) {

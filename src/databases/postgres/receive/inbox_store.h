@@ -48,6 +48,10 @@ class LibpqInboxStore final : public InboxStore {
     /// Begins a transaction with one statement.
     Result<Rows> begin_with(const char* statement, const Params& params, const char* doing);
 
+    /// In the transaction that is open, which found nothing but repeats: `kWaitAsAWrite`. After an
+    /// error none is open.
+    Status wait_as_a_write(const char* doing);
+
     /// The database's clock, which decides what may have been pruned: this machine's may be wrong.
     [[nodiscard]] std::int64_t now_us() const;
 

@@ -28,6 +28,11 @@ void require_transaction(PGconn* connection, const std::string& who) {
                 "again");
 }
 
+void wait_as_a_write(PGconn* transaction, const char* doing) {
+    const Rows result = postgres::execute(transaction, kWaitAsAWrite);
+    if (!result.succeeded()) throw Error(receive_error(transaction, result.get(), doing));
+}
+
 std::string identifier(PGconn* connection, std::string_view name, const char* what) {
     char* text = PQescapeIdentifier(connection, name.data(), name.size());
     if (text == nullptr) {

@@ -37,6 +37,9 @@ constexpr const char* kRead =
     "SELECT attempt, fingerprint, lease_until, status, headers, body FROM outbox_idempotency "
     "WHERE scope = ?1 AND key = ?2";
 
+constexpr const char* kEndLease =
+    "UPDATE outbox_idempotency SET lease_until = NULL WHERE scope = ?1 AND key = ?2";
+
 bool enter_adopted(sqlite3* transaction, const IdempotentRequest& request,
                    const AdoptedKeys& adopted) {
     return use(transaction, "INSERT INTO " + quoted_name(adopted.table) + " (" +
@@ -86,7 +89,10 @@ IdempotencyClaim claim_key(sqlite3* transaction, const IdempotentRequest& reques
     }
     claim.is_new = claim.attempt > 1 || options.adopted.table.empty() ||
                    enter_adopted(transaction, request, options.adopted);
-    if (!claim.is_new) claim.answer = consumer::answer_not_kept();
+    if (claim.is_new) return claim;
+    claim.answer = consumer::answer_not_kept();
+    // Who takes the lease over would do once more what the application's table knew.
+    use(transaction, kEndLease).lend(request.scope).lend(request.key).changed();
     return claim;
 }
 

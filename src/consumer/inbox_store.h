@@ -53,6 +53,10 @@ constexpr std::int64_t kMemberGoneS = 300;
 /// "host/pid", the second one of a process "host/pid/2".
 [[nodiscard]] std::string member_name();
 
+/// A request to try a dead letter once more that is due later than that, and than any that this
+/// session has put back, is from before the clock was set back: it is due.
+constexpr std::int64_t kLongestWaitUs = 3'600'000'000;
+
 /// One database session with a consumer's inbox and dead letters: what is the same wherever its
 /// messages come from. Used by one thread.
 ///

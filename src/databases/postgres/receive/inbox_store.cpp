@@ -1,5 +1,6 @@
 #include "databases/postgres/receive/inbox_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "databases/postgres/receive/operator_sql.h"
@@ -9,9 +10,10 @@ namespace {
 
 constexpr const char* kFetchRetries =
     "SELECT 0::bigint, message_id, topic, key, headers::text, payload "
-    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND retry_requested_at <= "
-    "clock_timestamp() "
-    "AND (mailbox IS NULL OR mailbox = $3) ORDER BY retry_requested_at LIMIT $2::bigint";
+    "FROM outbox_inbox_dead_letters WHERE consumer = $1 AND (retry_requested_at <= "
+    "clock_timestamp() OR retry_requested_at > clock_timestamp() + $4::bigint * interval '1 "
+    "microsecond') AND (mailbox IS NULL OR mailbox = $3) ORDER BY retry_requested_at LIMIT "
+    "$2::bigint";
 
 constexpr const char* kTakeRequest =
     "UPDATE outbox_inbox_dead_letters SET attempts = attempts + 1, retry_requested_at = NULL "
@@ -176,6 +178,7 @@ std::int64_t LibpqInboxStore::now_us() const {
 Status LibpqInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     Params params;
     params.text(consumer_).number(static_cast<std::int64_t>(limit)).text(letters_of_);
+    params.number(longest_wait_us_);
     const Result<Rows> rows = session_.execute("outbox_retries", params, "reading dead letters");
     if (rows.ok()) append_messages(*rows, SIZE_MAX, out);
     return rows.status();
@@ -206,6 +209,7 @@ Result<Taken> LibpqInboxStore::take_request(std::string_view message_id) {
 }
 
 Status LibpqInboxStore::put_request_back(std::string_view message_id, std::int64_t delay_us) {
+    longest_wait_us_ = std::max(longest_wait_us_, delay_us);
     if (Status status = connect(); !status.ok()) return status;
     Params params;
     params.text(consumer_).text(message_id).number(delay_us);

@@ -66,6 +66,7 @@ class LibpqInboxStore final : public InboxStore {
     const std::string letters_of_;
     const char* const set_up_;
     const std::string member_;
+    std::int64_t longest_wait_us_ = kLongestWaitUs;
     bool versioned_ = false;           // outbox_migrations is there and may be read
     const core::Clock& clock_;         // goes on while the machine sleeps, as the database's does
     std::int64_t clock_ahead_us_ = 0;  // the database's clock before `boot_us`

@@ -1,5 +1,6 @@
 #include "databases/sqlite/receive/inbox_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "consumer/message_time.h"
@@ -12,7 +13,8 @@ constexpr const char* kFetchRetries =
     "SELECT 0, message_id, topic, key, headers, payload FROM outbox_inbox_dead_letters "
     "WHERE consumer = ?1 AND retry_requested_at IS NOT NULL AND (mailbox IS NULL OR mailbox = ?3) "
     // What is no number somebody else wrote, who wants it now.
-    "AND (retry_requested_at <= ?4 OR typeof(retry_requested_at) = 'text') "
+    "AND (retry_requested_at <= ?4 OR retry_requested_at > ?4 + ?5 "
+    "     OR typeof(retry_requested_at) = 'text') "
     "ORDER BY retry_requested_at LIMIT ?2";
 
 constexpr const char* kTakeRequest =
@@ -135,7 +137,7 @@ Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
 Status SqliteInboxStore::fetch_retries(std::size_t limit, spi::EventBatch& out) {
     const Run rows(session_.statement(kFetchRetries));
     rows->lend(consumer_).bind(static_cast<std::int64_t>(limit)).lend(letters_of_);
-    rows->bind(now_us());
+    rows->bind(now_us()).bind(longest_wait_us_);
     append_messages(rows, SIZE_MAX, out);
     return rows->status("reading dead letters");
 }
@@ -151,6 +153,7 @@ Result<Taken> SqliteInboxStore::take_request(std::string_view message_id) {
 }
 
 Status SqliteInboxStore::put_request_back(std::string_view message_id, std::int64_t delay_us) {
+    longest_wait_us_ = std::max(longest_wait_us_, delay_us);
     if (Status status = connect(); !status.ok()) return status;
     return Run(session_.statement(kPutRequestBack))
         ->lend(consumer_)

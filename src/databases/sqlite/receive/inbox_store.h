@@ -64,6 +64,7 @@ class SqliteInboxStore final : public InboxStore {
     const std::string path_;
     const int busy_timeout_s_;
     const std::string member_;
+    std::int64_t longest_wait_us_ = kLongestWaitUs;
     const core::Clock& clock_;
     bool versioned_ = false;  // outbox_migrations is there
 };

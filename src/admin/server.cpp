@@ -421,7 +421,7 @@ std::future<void> AdminServer::let_go(std::unique_ptr<AdminServer> server) {
     std::thread([impl = std::move(server->impl_), gone = std::move(gone)]() mutable {
         impl->await_site();
         impl.reset();
-        gone.set_value_at_thread_exit();
+        gone.set_value();
     }).detach();
     return result;
 }

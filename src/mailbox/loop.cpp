@@ -404,18 +404,27 @@ MailboxLoop::Outcome MailboxLoop::wait_longer(const spi::EventView& event, std::
     return Outcome::kWaits;
 }
 
-// When they have changed, and once in a while to say that the member is there.
+// When they have changed, and once in a while to say that the member is there. What fails of it is
+// worth no error, as the next figures replace these; but the session's end is told as anywhere.
 void MailboxLoop::report_stats() {
     const std::int64_t now = clock_.boot_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
-    if (const auto waiting = store_->waiting(kMaxCounted); waiting.ok()) lag_ = *waiting;
+    const auto waiting = store_->waiting(kMaxCounted);
+    if (waiting.ok()) lag_ = *waiting;
+    if (ended_session(waiting.status())) return;
     const MemberStats seen = stats_.member(lag_);
     if (seen == reported_ && now < next_sign_of_life_us_) return;
-    // Stats are worth no error: the next ones replace them.
-    if (!inbox_.report(seen).ok()) return;
+    const Status reported = inbox_.report(seen);
+    if (ended_session(reported) || !reported.ok()) return;
     reported_ = seen;
     next_sign_of_life_us_ = now + kMemberGoneS / 5 * 1'000'000;
+}
+
+bool MailboxLoop::ended_session(const Status& status) {
+    const bool ended = !status.ok() && status.error().code == ErrorCode::kConnectionLost;
+    if (ended) now_down(status.error());
+    return ended;
 }
 
 void MailboxLoop::wait_after(const Pass& pass) {

@@ -102,6 +102,7 @@ class MailboxLoop {
     [[nodiscard]] std::int64_t earliest_due_us() const;
 
     void report_stats();
+    bool ended_session(const Status& status);
     void wait_after(const Pass& pass);
     void now_down(const ErrorInfo& error);
     void now_up(bool active);

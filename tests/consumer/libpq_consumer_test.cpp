@@ -1013,6 +1013,34 @@ TEST_F(LibpqConsumerOutage, AServerThatStopsAnsweringHangsNeitherTheConsumerNorI
     EXPECT_EQ(member.stats().failed, 0U);
 }
 
+TEST_F(LibpqConsumer, ASessionThatEndsWhileFiguresAreWrittenIsTold) {
+    auto member = libpq_mailbox_consumer(url_, apply, options());
+    std::thread running([&] { member.run(); });
+    put("first");
+    const bool began =
+        bool(eventually(60s, "it applies", [&] { return member.stats().applied == 1; }));
+    Pg other(url_);
+    other.exec("BEGIN");
+    other.exec("LOCK outbox_inbox_stats");
+    put("second");
+    const bool ended = bool(eventually(60s, "its session is ended", [&] {
+        return !db_.query(
+                       "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE "
+                       "application_name = 'outbox consumer' AND wait_event_type = 'Lock' AND "
+                       "datname = current_database()")
+                    .empty();
+    }));
+    other.exec("COMMIT");
+    const bool applied =
+        bool(eventually(60s, "it goes on", [&] { return member.stats().applied == 2; }));
+    member.stop();
+    running.join();
+    EXPECT_TRUE(began);
+    EXPECT_TRUE(ended);
+    EXPECT_TRUE(applied);
+    EXPECT_TRUE(reported(What::kDisconnected));
+}
+
 // A statement that only takes long is let alone, and a handler that has none under way: for longer
 // than it takes to see that a session has nothing to do.
 TEST_F(LibpqConsumer, AHandlerThatTakesLongIsNotTakenForAnOutage) {

@@ -34,18 +34,12 @@ class Term {
         std::uint64_t epoch;
     };
 
-    /// Opens connections and sinks and reads what the last owner left. Starts no thread yet: until
-    /// `start` a single thread may take the turns of the parts itself.
+    /// Opens connections and sinks and reads what the last owner left. Starts no thread yet.
     static Result<std::unique_ptr<Term>> open(const Deps& deps);
     Term(const Term&) = delete;
     Term& operator=(const Term&) = delete;
     /// Ends at once what `finish` has not ended.
     ~Term();
-
-    [[nodiscard]] Pipeline& pipeline(std::size_t route) { return *pipelines_[route]; }
-    [[nodiscard]] RecordKeeper& keeper() { return *keeper_; }
-    [[nodiscard]] Remover& remover() { return *remover_; }
-    [[nodiscard]] Housekeeper& housekeeper() { return *housekeeper_; }
 
     void start();
     /// Stop reading and sending, wait up to `grace_ms` for what is in flight, then record all

@@ -17,6 +17,7 @@ struct Handed {
     std::string key;
     Position position = 0;
     bool doomed = false;  // lies behind a failed record
+    Kept kept;            // where it is kept
 };
 
 struct Outcome {
@@ -26,6 +27,23 @@ struct Outcome {
     std::optional<spi::FailedRecord> failure;
     std::int64_t known_at_us = 0;
 };
+
+std::optional<std::string> text_of(std::string_view view) {
+    if (view.data() == nullptr) return std::nullopt;
+    return std::string(view);
+}
+
+Kept kept_of(const spi::Record& record) {
+    Kept kept{std::string(record.id),
+              std::string(record.topic),
+              text_of(record.key),
+              text_of(record.value),
+              {}};
+    for (const spi::HeaderView& header : record.headers) {
+        kept.headers.emplace_back(header.name, header.value);
+    }
+    return kept;
+}
 
 ErrorInfo error(ErrorCode code, Advice advice, const char* message) {
     return {code, advice, {}, message};
@@ -105,6 +123,8 @@ bool SimSink::publish(const spi::Record& record) {
     handed.id = record.id;
     if (record.key.data() != nullptr) handed.key = record.key;
     handed.position = number_of(handed.id);
+    if (broker_.sees) broker_.sees(handed.position);
+    if (broker_.keeps) handed.kept = kept_of(record);
     handed.doomed = session.untold.contains(handed.key) && !handed.key.empty();
     judge_.published(relay_, session.number, route_, handed.position);
     if (world_.tracing()) {
@@ -195,6 +215,7 @@ void SimSink::Session::decide(std::size_t index) {
         world.trace("session " + std::to_string(number) + " accepted " + handed.id + " route " +
                     std::to_string(route));
         judge.accepted(route, handed.position);
+        if (broker.keeps) broker.keeps(handed.kept);
         if (random.chance(settings.outcome_unknown)) {
             fail(index, error(ErrorCode::kSinkTimeout, Advice::kRetryDestination, "answer lost"));
         } else {

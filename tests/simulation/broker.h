@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <outbox/spi/sink.h>
@@ -16,6 +19,15 @@
 
 namespace outbox::simulation {
 
+/// What a destination keeps of a record.
+struct Kept {
+    std::string id;
+    std::string topic;
+    std::optional<std::string> key;
+    std::optional<std::string> value;
+    std::vector<std::pair<std::string, std::string>> headers;
+};
+
 /// The destinations of the routes.
 struct Broker {
     /// Until when it is away, by route.
@@ -23,6 +35,10 @@ struct Broker {
     /// What it does to records meanwhile: lets them wait, or fails them.
     bool away_fails = false;
     int sessions = 0;
+    /// Told of an event whose record is handed over; empty: nobody.
+    std::function<void(Position)> sees = {};
+    /// Where a record goes that is accepted; empty: nowhere.
+    std::function<void(const Kept&)> keeps = {};
 };
 
 /// A destination as one relay sees it. What has been handed over goes on its way whatever becomes

@@ -3,14 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include <outbox/spi/source.h>
 
-#include "relay/lease_keeper.h"
-#include "relay/term.h"
+#include "relay/relay.h"
 #include "tests/simulation/broker.h"
 #include "tests/simulation/clock.h"
 
@@ -32,19 +31,16 @@ struct Surroundings {
     std::function<std::vector<relay::RouteSpec>()> routes = {};
     /// The destination of a route; empty: a simulated one.
     std::function<Result<std::unique_ptr<spi::Sink>>(int relay, int route)> make_sink = {};
-    /// What to do with an error that ends a process. False: it is to end none. Without it a term
-    /// that cannot begin is tried again.
+    /// What to do with an error that ends a process. False, or empty: it is to end none.
     std::function<bool(const ErrorInfo& error)> may_end = {};
-    /// Its connections are real: they close as it ends, and a term takes time to begin.
-    bool real = false;
 };
 
 /// A route as the simulation configures it.
 [[nodiscard]] relay::RouteSpec route_spec(int route, const std::string& name,
                                           const Settings& settings);
 
-/// One relay process: the real lease keeper, pipelines and record keeper, turned by tasks of the
-/// world where `Relay` and `Term` use threads.
+/// One relay process: a `Relay` over its source, as the program runs it. Its threads are tasks of
+/// the world (threads.cpp).
 class RelayProcess {
   public:
     RelayProcess(const Surroundings& around, int number);
@@ -52,41 +48,23 @@ class RelayProcess {
     void kill();
     void pause(std::int64_t us) { world_.pause(number_, world_.now_us() + us); }
     /// Asks it to hand over and end.
-    void stop() { stopping_ = true; }
+    void stop() { stop_.request_stop(); }
     [[nodiscard]] bool ended() const { return world_.ended(main_); }
     [[nodiscard]] int number() const { return number_; }
 
   private:
-    struct Running;
-
     void run();
-    void hold_the_lease();
-    void serve(std::uint64_t epoch);
-    Result<std::unique_ptr<relay::Term>> open(std::uint64_t epoch);
-    void cannot_open(const ErrorInfo& why);
+    bool open_source();
     void stops(const ErrorInfo& why);
-    void turn_route(Running& running, std::size_t route);
-    void turn_recorder(Running& running);
-    void turn_remover(Running& running);
-    void turn_housekeeper(Running& running);
-    void turn(Running& running, const bool& ending, std::int64_t most_us,
-              const std::function<Status()>& one_turn, const std::function<bool()>& done);
-    void ended_by(Running& running, const Status& why);
+    [[nodiscard]] std::vector<relay::RouteSpec> routes() const;
+    void tell(const relay::Note& note) const;
 
     const Surroundings& around_;
     World& world_;
-    Judge& judge_;
     int number_;
     std::unique_ptr<spi::Source> source_;
     SimClock clock_;
-    relay::RelayOptions options_;
-    relay::Notify notify_;
-    std::vector<relay::RouteSpec> routes_;
-    std::vector<std::unique_ptr<relay::RouteStats>> stats_;
-    std::vector<relay::RouteStats*> told_;
-    relay::LeaseView view_;
-    std::optional<relay::LeaseKeeper> lease_;
-    bool stopping_ = false;
+    std::stop_source stop_;
     World::TaskId main_ = 0;
 };
 

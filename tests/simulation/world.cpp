@@ -10,7 +10,19 @@ namespace outbox::simulation {
 namespace {
 constexpr std::size_t kLines = 2'000;
 constexpr std::int64_t kStepMaxUs = 10;  // what a task's own work takes
+
+World* moving_world = nullptr;
 }  // namespace
+
+World* World::moving() {
+    return moving_world;
+}
+
+World::Reality::Reality() : moving_(std::exchange(moving_world, nullptr)) {}
+
+World::Reality::~Reality() {
+    moving_world = moving_;
+}
 
 void World::end() {
     for (TaskId task = tasks_.size(); task-- > 0;) {
@@ -72,7 +84,9 @@ void World::resume(TaskId task) {
     current_ = task;
     if (enters_) enters_(task);
     in_task_ = true;
+    moving_world = this;
     tasks_[task]->fiber->resume();
+    moving_world = nullptr;
     in_task_ = false;
     if (leaves_) leaves_(task);
 }

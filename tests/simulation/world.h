@@ -63,8 +63,20 @@ class World {
     [[nodiscard]] TaskId current() const { return current_; }
     /// Of the current task.
     [[nodiscard]] Group group() const { return tasks_[current_]->group; }
-    /// A task moves, and not somebody beside the world.
-    [[nodiscard]] bool in_task() const { return in_task_; }
+    /// The one whose task moves now; null: somebody beside the worlds does, or a task whose waits
+    /// are to be real.
+    static World* moving();
+    /// The waits of the task that makes one are real for as long as that lives.
+    class Reality {
+      public:
+        Reality();
+        ~Reality();
+        Reality(const Reality&) = delete;
+        Reality& operator=(const Reality&) = delete;
+
+      private:
+        World* moving_;
+    };
     /// Called before a task moves and after it: what belongs to a thread is a task's here.
     void on_switch(std::function<void(TaskId)> enters, std::function<void(TaskId)> leaves) {
         enters_ = std::move(enters);

@@ -97,8 +97,7 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
                       }
                       return routes;
                   },
-              .may_end = [this](const ErrorInfo& error) { return may_end(error); },
-              .real = true} {
+              .may_end = [this](const ErrorInfo& error) { return may_end(error); }} {
     config_.url = server.url(kind_.layout);
     config_.mode = postgres::Mode::kPolling;
     server.reset(kind_.layout);

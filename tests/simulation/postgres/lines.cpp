@@ -33,10 +33,6 @@ int __real_nanosleep(const timespec*, timespec*);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-std::chrono::steady_clock::time_point real_now() asm("__real__ZNSt6chrono3_V212steady_clock3nowEv");
-std::chrono::steady_clock::time_point wrapped_now() asm(
-    "__wrap__ZNSt6chrono3_V212steady_clock3nowEv");
-
 namespace outbox::simulation {
 
 namespace {
@@ -45,8 +41,6 @@ constexpr int kRealLimitS = 20;  // for what takes the server milliseconds
 constexpr std::int64_t kVanishedMaxUs = 20 * kSecond;
 constexpr std::int64_t kForever = 3'600 * kSecond;
 constexpr std::int64_t kRest = 20 * kMs;  // between looks at what is none of the server's
-// Less than the real one shows, to which real waits of no time go.
-constexpr std::int64_t kBootedUs = 10 * kSecond;
 
 Lines* current_lines = nullptr;
 
@@ -81,7 +75,7 @@ std::int64_t wall_us(const World& world) {
 }  // namespace
 
 Lines* Lines::current() {
-    return current_lines != nullptr && current_lines->world_.in_task() ? current_lines : nullptr;
+    return World::moving() != nullptr ? current_lines : nullptr;
 }
 
 Lines::Lines(World& world, Server& server, const Settings& settings)
@@ -435,28 +429,15 @@ bool Lines::terminate_one() {
     return true;
 }
 
-void Lines::sleep(std::int64_t us) {
-    if (!world_.dying()) world_.sleep(us);
-}
-
-std::chrono::steady_clock::time_point Lines::now() const {
-    return std::chrono::steady_clock::time_point(
-        std::chrono::microseconds(kBootedUs + world_.now_us()));
-}
-
 std::int64_t Lines::wall_us() const {
     return simulation::wall_us(world_);
 }
 
-std::int64_t Lines::time_us(const timespec& steady) {
-    return steady.tv_sec * kSecond + steady.tv_nsec / 1'000 - kBootedUs;
-}
-
 void Lines::restart(const std::function<void()>& server) {
-    // Its own waits are real.
-    current_lines = nullptr;
-    server();
-    current_lines = this;
+    {
+        const World::Reality its_waits;
+        server();
+    }
     set_clock();
     settle_all();
 }
@@ -606,17 +587,5 @@ int __wrap_poll(pollfd* entries, nfds_t count, int timeout_ms) {
     return ready ? 1 : 0;
 }
 
-int __wrap_nanosleep(const timespec* time, timespec* left) {
-    Lines* lines = Lines::current();
-    if (lines == nullptr) return __real_nanosleep(time, left);
-    lines->sleep(time->tv_sec * 1'000'000 + time->tv_nsec / 1'000);
-    return 0;
-}
-
 }  // extern "C"
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
-
-std::chrono::steady_clock::time_point wrapped_now() {
-    const Lines* lines = Lines::current();
-    return lines == nullptr ? real_now() : lines->now();
-}

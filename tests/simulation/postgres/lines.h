@@ -1,8 +1,6 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <functional>
 #include <list>
 #include <set>
@@ -42,7 +40,6 @@ class Lines {
     /// False: `fd` is none of the world's. `ready`: there is something to read.
     bool await(int fd, std::int64_t max_wait_us, bool& ready);
     void finish(pg_conn* connection);
-    void sleep(std::int64_t us);
     /// Until libpq has an answer in hand, or will never have one.
     void hear(pg_conn* connection);
     /// The process that has it is gone: nothing of what it still sends arrives.
@@ -52,8 +49,6 @@ class Lines {
     [[nodiscard]] World& world() const { return world_; }
     /// Of the server and of services, since the Unix epoch.
     [[nodiscard]] std::int64_t wall_us() const;
-    /// When that is that `now` shows.
-    [[nodiscard]] static std::int64_t time_us(const timespec& steady);
 
     /// A guard that is taken out of a statement of ours: it goes to the server with `to` in place
     /// of `from`.
@@ -69,8 +64,6 @@ class Lines {
     [[nodiscard]] std::size_t planted() const { return planted_; }
     /// `sql` as it goes to the server, in `changed` where it is another.
     const char* as_planted(const char* sql, std::string& changed);
-
-    [[nodiscard]] std::chrono::steady_clock::time_point now() const;
 
     // Chaos.
     /// Until then relays are cut off from the server.

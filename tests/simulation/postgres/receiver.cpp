@@ -7,7 +7,11 @@
 
 #include <outbox/error.h>
 
+#include "adapters/appliers.h"
+#include "consumer/queue/consumer.h"
+#include "databases/postgres/receive/broker_store.h"
 #include "databases/postgres/receive/mailbox.h"
+#include "mailbox/loop.h"
 
 namespace outbox::simulation {
 
@@ -38,33 +42,17 @@ Receiver::Receiver(const ReceiversSurroundings& around, int number)
 }
 
 void Receiver::stop() {
-    if (loop_ != nullptr) loop_->stop();
+    if (stop_) stop_();
 }
 
 void Receiver::run() {
-    MailboxOptions options = around_.options;
-    options.on_report = [this](const ConsumerReport& report) {
-        using What = ConsumerReport::What;
-        if (report.what == What::kRepeat) around_.effects.repeated();
-        if (!world_.tracing() || report.what == What::kApplied) return;
-        std::string line = "member " + std::to_string(number_) + " reports " +
-                           std::to_string(static_cast<int>(report.what));
-        if (report.message != nullptr) line.append(" of ").append(report.message->id);
-        world_.trace(line + ": " + describe(report.error));
-    };
-    auto store = std::make_unique<consumer::LibpqMailbox>(around_.url, options, clock_);
-    const consumer::LibpqMailbox& session = *store;
-    consumer::MailboxLoop loop(
-        std::move(store),
-        [this, &session](std::span<const Message> messages) {
-            handle(session.connection(), messages);
-        },
-        options, consumer::Env{clock_, world_.random().bits()});
-    loop_ = &loop;
-    const std::shared_ptr<void> gone(nullptr, [this](void*) { loop_ = nullptr; });
     std::optional<ErrorInfo> why;
     try {
-        loop.run();
+        if (around_.queue == nullptr) {
+            take_from_mailbox();
+        } else {
+            take_from_queue();
+        }
     } catch (const Error& error) {
         why = error.info();
     }
@@ -73,6 +61,54 @@ void Receiver::run() {
     if (why->advice == Advice::kStop) {
         around_.judge.violation("a member stopped: " + describe(*why));
     }
+}
+
+void Receiver::take_from_mailbox() {
+    MailboxOptions options = around_.options;
+    options.on_report = [this](const ConsumerReport& report) { tell(report); };
+    auto store = std::make_unique<consumer::LibpqMailbox>(around_.url, options, clock_);
+    const consumer::LibpqMailbox& session = *store;
+    consumer::MailboxLoop loop(
+        std::move(store),
+        [this, &session](std::span<const Message> messages) {
+            handle(session.connection(), messages);
+        },
+        options, consumer::Env{clock_, world_.random().bits()});
+    stop_ = [&loop] { loop.stop(); };
+    const std::shared_ptr<void> gone(nullptr, [this](void*) { stop_ = nullptr; });
+    loop.run();
+}
+
+void Receiver::take_from_queue() {
+    QueueConsumerOptions options = around_.queue_options;
+    options.on_report = [this](const ConsumerReport& report) { tell(report); };
+    QueueConsumer consumer = consumer::make_queue_consumer(
+        Queue{[this](const Queue::Limits&) { return around_.queue->open(); }}, options,
+        [this](const QueueConsumerOptions& checked) {
+            return consumer::appliers<consumer::LibpqBrokerStore>(
+                around_.url,
+                {.consumer = checked.consumer,
+                 .connect_timeout_s = checked.connect_timeout_s,
+                 .prunes = checked.inbox_retention_s > 0,
+                 .counts_begun = checked.max_deliveries > 0},
+                [this](PGconn* connection, std::span<const Message> messages) {
+                    handle(connection, messages);
+                });
+        },
+        consumer::Env{clock_, world_.random().bits()});
+    stop_ = [&consumer] { consumer.stop(); };
+    const std::shared_ptr<void> gone(nullptr, [this](void*) { stop_ = nullptr; });
+    consumer.run();
+}
+
+void Receiver::tell(const ConsumerReport& report) {
+    using What = ConsumerReport::What;
+    if (report.what == What::kRepeat) around_.effects.repeated();
+    if (!world_.tracing() || report.what == What::kApplied) return;
+    std::string line = "member " + std::to_string(number_) + " reports " +
+                       std::to_string(static_cast<int>(report.what));
+    if (report.message != nullptr) line.append(" of ").append(report.message->id);
+    world_.trace(line + ": " + describe(report.error));
 }
 
 void Receiver::handle(PGconn* connection, std::span<const Message> messages) {

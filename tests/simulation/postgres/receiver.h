@@ -7,9 +7,10 @@
 #include <string>
 
 #include <outbox/consumer/mailbox.h>
+#include <outbox/consumer/queue.h>
 
-#include "mailbox/loop.h"
 #include "tests/simulation/clock.h"
+#include "tests/simulation/postgres/queue.h"
 #include "tests/simulation/postgres/receiving_judge.h"
 
 namespace outbox::simulation {
@@ -24,12 +25,15 @@ struct ReceiversSurroundings {
     const std::int64_t& needs_away_until_us;
     std::string url;
     MailboxOptions options;
+    /// Where messages come from in place of the mailbox; null: they do not.
+    SimQueue* queue = nullptr;
+    QueueConsumerOptions queue_options = {};
     /// What handlers do with a message that is none of an event of the judge's. False: it is one.
     std::function<bool(PGconn*, const Message&)> handles_it;
 };
 
-/// One process that applies the messages of the mailbox: `MailboxLoop` over PostgreSQL, with a
-/// handler that writes what it did.
+/// One process that applies messages, with a handler that writes what it did: `MailboxLoop` over
+/// PostgreSQL, or `QueueConsumer` with its workers.
 class Receiver {
   public:
     Receiver(const ReceiversSurroundings& around, int number);
@@ -42,6 +46,9 @@ class Receiver {
 
   private:
     void run();
+    void take_from_mailbox();
+    void take_from_queue();
+    void tell(const ConsumerReport& report);
     void handle(PGconn* connection, std::span<const Message> messages);
     void apply(PGconn* connection, const Message& message);
     void dawdle();
@@ -50,7 +57,7 @@ class Receiver {
     World& world_;
     const int number_;
     SimClock clock_;
-    consumer::MailboxLoop* loop_ = nullptr;  // while it runs
+    std::function<void()> stop_;  // while it runs
     World::TaskId main_ = 0;
 };
 

@@ -11,7 +11,9 @@
 
 #include "brokers/mailbox/sink.h"
 #include "consumer/env.h"
+#include "consumer/queue/headers_json.h"
 #include "databases/postgres/source/source.h"
+#include "mailbox/loop.h"
 #include "tests/simulation/postgres/watched_sink.h"
 #include "tests/simulation/postgres/watched_source.h"
 
@@ -86,6 +88,21 @@ ReceivingSettings ReceivingSettings::from_seed(std::uint64_t seed) {
     saga.timeout_ms = random.between(500, 3'000);
     saga.retries = static_cast<std::uint32_t>(random.between(0, 2));
     saga.refused = random.chance(0.5) ? 0.2 : 0;
+    kind.queue = random.chance(0.4);
+    QueueSettings& q = kind.queues;
+    q.one_at_a_time = random.chance(0.5);
+    if (random.chance(0.3)) q.again_after_us = random.between(1'000, 8'000) * kMs;
+    q.call_fails = random.chance(0.5) ? 0.005 : 0;
+    QueueConsumerOptions& o2 = kind.queue_options;
+    o2.consumer = m.consumer;
+    o2.max_attempts = m.max_attempts;
+    o2.retry_base_ms = m.retry_base_ms;
+    o2.retry_max_ms = m.retry_max_ms;
+    o2.transaction_size = m.transaction_size;
+    o2.inbox_retention_s = m.inbox_retention_s;
+    o2.workers = static_cast<std::size_t>(random.between(1, 3));
+    o2.max_in_flight = static_cast<std::size_t>(random.between(1, 50));
+    if (random.chance(0.3)) o2.max_deliveries = 0;
     return kind;
 }
 
@@ -95,8 +112,10 @@ ReceivingHistory::ReceivingHistory(Server& server, const ReceivingSettings& sett
       settings_(kind_.settings),
       world_(settings_.seed, settings_.tracing),
       judge_(world_, settings_),
-      effects_(world_, judge_, kind_.options.max_attempts),
+      effects_(world_, judge_, kind_.options.max_attempts,
+               !kind_.queue || kind_.queues.keeps_order()),
       lines_(world_, server, settings_),
+      queue_(world_, kind_.queues, broker_.away_until_us[0]),
       around_{.world = world_,
               .judge = judge_,
               .broker = broker_,
@@ -115,8 +134,7 @@ ReceivingHistory::ReceivingHistory(Server& server, const ReceivingSettings& sett
                       return routes;
                   },
               .make_sink = [this](int relay, int route) { return make_sink(relay, route); },
-              .may_end = [](const ErrorInfo&) { return false; },
-              .real = true},
+              .may_end = [](const ErrorInfo&) { return false; }},
       receivers_{.world = world_,
                  .judge = judge_,
                  .effects = effects_,
@@ -124,6 +142,8 @@ ReceivingHistory::ReceivingHistory(Server& server, const ReceivingSettings& sett
                  .needs_away_until_us = needs_away_until_us_,
                  .url = server.url(kLayout),
                  .options = kind_.options,
+                 .queue = kind_.queue ? &queue_ : nullptr,
+                 .queue_options = kind_.queue_options,
                  .handles_it =
                      [this](PGconn* connection, const Message& message) {
                          return sagas_.handle(connection, message);
@@ -136,6 +156,8 @@ ReceivingHistory::ReceivingHistory(Server& server, const ReceivingSettings& sett
     world_.on_switch([this](World::TaskId task) { enter(task); },
                      [this](World::TaskId task) { leave(task); });
     lines_.end_ids_with([this] { return next_digits(); });
+    broker_.sees = [this](Position number) { find_out(number); };
+    broker_.keeps = [this](const Kept& record) { enqueue(record); };
     take_out(kind_.plant);
 }
 
@@ -145,11 +167,26 @@ ReceivingHistory::~ReceivingHistory() {
 }
 
 Result<std::unique_ptr<spi::Sink>> ReceivingHistory::make_sink(int relay, int route) {
+    if (kind_.queue) {
+        return std::unique_ptr<spi::Sink>(
+            std::make_unique<SimSink>(world_, judge_, broker_, settings_, relay, route));
+    }
     auto sink = mailbox::make_mailbox_sink("mailbox+" + config_.url);
     if (!sink.ok()) return sink;
     return watched(
         *std::move(sink), judge_, [this](Position number) { find_out(number); }, ++broker_.sessions,
         relay, route);
+}
+
+void ReceivingHistory::enqueue(const Kept& record) {
+    consumer::HeadersJson headers;
+    for (const auto& [name, value] : record.headers) headers.add(name, value);
+    queue_.put({.where = {},
+                .id = record.id,
+                .topic = record.topic,
+                .key = record.key,
+                .payload = record.value,
+                .headers = std::move(headers).text()});
 }
 
 // What handlers write is committed when its row is there for others.
@@ -260,6 +297,7 @@ ReceivingVerdict ReceivingHistory::run() {
     verdict.repeats = effects_.repeats();
     verdict.effects = effects_.effects();
     verdict.handovers = effects_.handovers();
+    verdict.deliveries = queue_.deliveries();
     verdict.dead = effects_.dead();
     verdict.completed = sagas_.completed();
     verdict.compensated = sagas_.compensated();
@@ -404,6 +442,14 @@ void ReceivingHistory::chaos() {
     add(kind_.terminations, [&] {
         if (lines_.terminate_one()) did("a backend is terminated");
     });
+    add(kind_.queue && settings_.outages, [&] {
+        broker_.away_fails = random.chance(0.5);
+        broker_.away_until_us[0] = world_.now_us() + random.between(20, 2'000) * kMs;
+        did("an outage of the broker");
+    });
+    add(kind_.queue, [&] {
+        if (queue_.cut_one()) did("a member's connection to the broker is cut");
+    });
     add(kind_.holds, [&] { world_.spawn(World::kNoGroup, "holder", [this] { hold(); }); });
     add(kind_.letters,
         [&] { world_.spawn(World::kNoGroup, "operator", [this] { handle_letters(); }); });
@@ -484,6 +530,7 @@ void ReceivingHistory::hold() {
         "SELECT FROM public.outbox_inbox FOR UPDATE",
         "SELECT FROM public.outbox_inbox_dead_letters FOR UPDATE",
         "SELECT FROM public.outbox_inbox_stats FOR UPDATE",
+        "SELECT FROM public.outbox_inbox_begun FOR UPDATE",
         "LOCK TABLE public.outbox_mailbox IN SHARE MODE",
         "LOCK TABLE public.outbox_inbox IN SHARE MODE",
         "SELECT FROM public.outbox_idempotency FOR UPDATE",

@@ -28,6 +28,9 @@ struct ReceivingSettings {
     MailboxOptions options;
     RequestSettings requests;
     SagaSettings sagas;
+    bool queue = false;  ///< Messages come by a broker's queue, and not by the mailbox.
+    QueueSettings queues;
+    QueueConsumerOptions queue_options;
     int members = 2;
     double fates = 0;          ///< Share of messages that their handler does not apply at once.
     bool terminations = true;  ///< Backends of relays and members are ended.
@@ -47,6 +50,7 @@ struct ReceivingVerdict {
     std::size_t repeats = 0;  ///< That the inbox knew.
     std::size_t effects = 0;
     std::size_t handovers = 0;
+    std::size_t deliveries = 0;  ///< By a queue.
     std::size_t dead = 0;
     std::size_t answers = 0;      ///< To requests with an Idempotency-Key.
     std::size_t completed = 0;    ///< Sagas,
@@ -60,8 +64,8 @@ struct ReceivingVerdict {
 };
 
 /// One history of both sides over a real server: relays bring what services write into the mailbox
-/// of their own database, and the members of one consumer apply it. Beside them services answer
-/// requests with an Idempotency-Key, and sagas are led.
+/// of their own database, or to a broker's queue, and the members of one consumer apply it. Beside
+/// them services answer requests with an Idempotency-Key, and sagas are led.
 class ReceivingHistory {
   public:
     ReceivingHistory(Server& server, const ReceivingSettings& settings);
@@ -88,6 +92,7 @@ class ReceivingHistory {
     void start_missing();
     void did(const std::string& what);
     Result<std::unique_ptr<spi::Sink>> make_sink(int relay, int route);
+    void enqueue(const Kept& record);
     void find_out(Position number);
     std::uint64_t next_digits();
     void enter(World::TaskId task);
@@ -106,6 +111,7 @@ class ReceivingHistory {
     std::int64_t needs_away_until_us_ = 0;
     Lines lines_;
     Broker broker_;
+    SimQueue queue_;
     postgres::PostgresSourceConfig config_;
     Surroundings around_;
     ReceiversSurroundings receivers_;

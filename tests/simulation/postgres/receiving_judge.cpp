@@ -57,7 +57,7 @@ void ReceivingJudge::look_at_effect(Position number, const std::string& key) {
     if (may_be_dead(number) && !mended_.contains(number)) {
         judge_.violation(name(number) + " was applied though its handler refused it");
     }
-    if (!key.empty() && !asked_.contains(number)) check_order(number, key);
+    if (keeps_order_ && !key.empty() && !asked_.contains(number)) check_order(number, key);
 }
 
 // Whatever of its key was committed before is applied or given up on.

@@ -28,8 +28,9 @@ enum class Fate : std::uint8_t {
 /// cannot be applied.
 class ReceivingJudge {
   public:
-    ReceivingJudge(World& world, Judge& judge, std::uint32_t max_attempts)
-        : world_(world), judge_(judge), max_attempts_(max_attempts) {}
+    /// `keeps_order`: what messages come by gives those of a key to one member at a time.
+    ReceivingJudge(World& world, Judge& judge, std::uint32_t max_attempts, bool keeps_order)
+        : world_(world), judge_(judge), max_attempts_(max_attempts), keeps_order_(keeps_order) {}
 
     void committed(Position number, const std::string& key, Fate fate);
     /// A handler has the message: what it is to do now.
@@ -71,6 +72,7 @@ class ReceivingJudge {
     World& world_;
     Judge& judge_;
     const std::uint32_t max_attempts_;
+    const bool keeps_order_;
     std::map<Position, Event> events_;
     std::map<std::string, std::vector<Position>> by_key_;
     std::map<Position, int> times_;

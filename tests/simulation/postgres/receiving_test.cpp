@@ -14,10 +14,9 @@ constexpr std::uint64_t kManySeeds = 300;
 constexpr std::uint64_t kFewSeeds = 4;
 constexpr const char* kEvery = "SimulationOfReceiving.EveryHistoryKeepsThePromises";
 
-ReceivingVerdict history_of(std::uint64_t seed, const Lines::Plant& plant = {}) {
+ReceivingVerdict history_of(std::uint64_t seed) {
     ReceivingSettings settings = ReceivingSettings::from_seed(seed);
-    settings.settings.tracing = plant.from.empty();
-    settings.plant = plant;
+    settings.settings.tracing = true;
     return ReceivingHistory(Server::for_tests(), settings).run();
 }
 
@@ -36,6 +35,7 @@ TEST(SimulationOfReceiving, EveryHistoryKeepsThePromises) {
         all.repeats += verdict.repeats;
         all.effects += verdict.effects;
         all.handovers += verdict.handovers;
+        all.deliveries += verdict.deliveries;
         all.dead += verdict.dead;
         all.answers += verdict.answers;
         all.completed += verdict.completed;
@@ -45,16 +45,19 @@ TEST(SimulationOfReceiving, EveryHistoryKeepsThePromises) {
         for (const auto& [what, times] : verdict.happened) all.happened[what] += times;
     }
     std::printf(
-        "%llu histories: %zu events, %zu repeats, %zu effects by %zu handlers, %zu dead letters; "
+        "%llu histories: %zu events, %zu repeats, %zu effects by %zu handlers, %zu deliveries by "
+        "queues, %zu dead letters; "
         "%zu answers; %zu and %zu sagas; %zu statements, %zu waits for locks\n",
         static_cast<unsigned long long>(count), all.events, all.repeats, all.effects, all.handovers,
-        all.dead, all.answers, all.completed, all.compensated, all.statements, all.blocked);
+        all.deliveries, all.dead, all.answers, all.completed, all.compensated, all.statements,
+        all.blocked);
     for (const auto& [what, times] : all.happened) std::printf("%6zu x %s\n", times, what.c_str());
     if (one || goes_on || count < kManySeeds) return;
     // Were a kind of history to stop happening, the checkers would have nothing to see.
     EXPECT_GT(all.events, count * 20);
     EXPECT_GT(all.repeats, 0U);
     EXPECT_GT(all.handovers, all.effects);
+    EXPECT_GT(all.deliveries, count);
     EXPECT_GT(all.dead, 0U);
     EXPECT_GT(all.answers, count);
     EXPECT_GT(all.completed, 0U);
@@ -79,6 +82,7 @@ TEST(SimulationOfReceiving, OneSeedIsOneHistory) {
 struct Planted {
     const char* name;
     Lines::Plant plant;
+    bool queue = false;  // messages come by one
 };
 
 class PlantedInReceiving : public testing::TestWithParam<Planted> {};
@@ -88,7 +92,10 @@ constexpr std::uint64_t kFoundWithin = 200;
 TEST_P(PlantedInReceiving, IsFound) {
     std::size_t planted = 0;
     for (std::uint64_t seed = 1; seed <= kFoundWithin; ++seed) {
-        const ReceivingVerdict verdict = history_of(seed, GetParam().plant);
+        ReceivingSettings settings = ReceivingSettings::from_seed(seed);
+        settings.plant = GetParam().plant;
+        settings.queue = GetParam().queue;
+        const ReceivingVerdict verdict = ReceivingHistory(Server::for_tests(), settings).run();
         planted += verdict.planted;
         if (verdict.violations.empty()) continue;
         std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
@@ -102,18 +109,23 @@ TEST_P(PlantedInReceiving, IsFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Guards, PlantedInReceiving,
-    testing::Values(Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}},
-                    Planted{"RepeatsInABatchCountAsNew", {"t.message_id IS NOT NULL", "true"}},
-                    Planted{"TheSinkKeepsNoOrder", {"ORDER BY r.n ON", "ORDER BY r.n DESC ON"}},
-                    Planted{"TheMailboxIsReadFromItsEnd",
-                            {"ORDER BY position LIMIT $4", "ORDER BY position DESC LIMIT $4"}},
-                    Planted{"AnotherBodyHasTheAnswer",
-                            {"known.fingerprint <> idempotency_claim.fingerprint", "false"}},
-                    Planted{"AnotherBodyTakesOver",
-                            {"AND f.fingerprint = idempotency_claim.fingerprint", ""}},
-                    Planted{"ALeaseIsNotLookedAt", {"f.lease_until <= clock_timestamp()", "true"}},
-                    Planted{"WhoLostItsClaimIsNotTold", {"RETURN FOUND", "RETURN true"}},
-                    Planted{"AStepIsUndoneTwice", {"AND state = $4", "AND $4::text <> ''"}}),
+    testing::Values(
+        Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}},
+        Planted{"RepeatsInABatchCountAsNew", {"t.message_id IS NOT NULL", "true"}},
+        Planted{"TheSinkKeepsNoOrder", {"ORDER BY r.n ON", "ORDER BY r.n DESC ON"}},
+        Planted{"TheMailboxIsReadFromItsEnd",
+                {"ORDER BY position LIMIT $4", "ORDER BY position DESC LIMIT $4"}},
+        Planted{"AnotherBodyHasTheAnswer",
+                {"known.fingerprint <> idempotency_claim.fingerprint", "false"}},
+        Planted{"AnotherBodyTakesOver", {"AND f.fingerprint = idempotency_claim.fingerprint", ""}},
+        Planted{"ALeaseIsNotLookedAt", {"f.lease_until <= clock_timestamp()", "true"}},
+        Planted{"WhoLostItsClaimIsNotTold", {"RETURN FOUND", "RETURN true"}},
+        Planted{"AStepIsUndoneTwice", {"AND state = $4", "AND $4::text <> ''"}},
+        Planted{"RepeatsOfAQueueCountAsNew",
+                {"DO NOTHING RETURNING message_id",
+                 "DO UPDATE SET consumer = excluded.consumer RETURNING message_id"},
+                true},
+        Planted{"AMessageThatIsGivenUpOnIsNotKept", {"OR EXISTS (SELECT FROM seen)", ""}, true}),
     [](const auto& planted) { return std::string(planted.param.name); });
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "core/url.h"
 #include "dashboard.h"
 #include "desk.h"
+#include "hang_watch.h"
 #include "look.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
@@ -43,6 +44,7 @@ using runtime::RelayConfig;
 constexpr std::chrono::milliseconds kSignalLook{100};
 constexpr std::chrono::milliseconds kStartAgain{500};
 constexpr std::chrono::seconds kAfterGrace{5};  // to record the last outcomes and free the lease
+constexpr std::chrono::seconds kLastWord{5};    // for the log to take it
 
 std::string owner_name() {
     char host[256] = "unknown";
@@ -274,8 +276,13 @@ std::unique_ptr<admin::AdminServer> start_admin(Setup& setup, const relay::Relay
     return nullptr;
 }
 
-// Nothing is lost by it: what is not recorded is sent again.
+// Nothing is lost by it: what is not recorded is sent again. It may be the log that a thread hangs
+// in: then nothing is said.
 [[noreturn]] void kill_own_process(const runtime::LogFields& why, int code = runtime::kExitFailed) {
+    std::thread([code] {
+        std::this_thread::sleep_for(kLastWord);
+        std::_Exit(code);
+    }).detach();
     runtime::log(LogLevel::kWarn, "killed", why);
     std::_Exit(code);
 }
@@ -407,7 +414,8 @@ bool looks_after_sighup(const Setup& now, Life& life) {
 }
 
 // Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a
-// server which has stopped answering may take longer than the grace: then the process ends without.
+// server which has stopped answering may take longer than the grace: then the process ends without,
+// and so it does for one that hangs: whoever runs the relay starts it again.
 Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
     const std::chrono::milliseconds grace(setup.config.relay.shutdown_grace_ms);
     Status result;
@@ -419,6 +427,7 @@ Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
     std::optional<Clock::time_point>& until = life.until;
     std::optional<Setup>& next = life.next;
     bool looks = false;
+    HangWatch hang;
     // Once it has ended, what it goes on with is waited for.
     while (!ended.load() || (next && looks)) {
         const auto signal = life.signals.wait(kSignalLook);
@@ -427,6 +436,9 @@ Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
         if (until && Clock::now() >= *until) {
             if (ended.load()) break;  // it goes on with what was found before
             kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
+        }
+        if (!until && hang.is_over(relay)) {
+            kill_own_process({{"error", "a thread of the relay hangs"}});
         }
         const bool asked_to_end = signal && *signal != SIGHUP;
         if (asked_to_end && until && !next) kill_own_process({{"signal", std::to_string(*signal)}});

@@ -14,8 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kTermLook{20};
 constexpr std::int64_t kLostLeaseGraceMs = 200;
 constexpr std::int64_t kMaxOpenWaitMs = 5'000;
-// Longer than any statement and any wait of ours may take.
-constexpr std::int64_t kMaxStandstillUs = 180'000'000;
+constexpr std::int64_t kMaxStandstillUs = std::chrono::microseconds(kMaxStandstill).count();
 // Where more passes between two looks the whole process stood still, or its database did.
 constexpr std::int64_t kMaxLookUs = 2'000'000;
 // A term that takes longer to begin does not keep others from trying.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,10 @@
 namespace outbox::relay {
 
 class Term;
+
+/// Longer than any statement and any wait of ours may take: a thread that has not moved for so long
+/// hangs.
+inline constexpr std::chrono::minutes kMaxStandstill{3};
 
 /// Carries events from a source to the sinks of its routes for as long as it holds the lease, and
 /// waits for it otherwise.
@@ -50,6 +55,11 @@ class Relay {
     /// A route's thread hangs, for which the lease was let go: nothing goes on here before it
     /// returns, if ever. Any thread.
     [[nodiscard]] bool hangs() const { return hangs_.load(std::memory_order_relaxed); }
+    /// A term is over, and its threads have not ended yet. Any thread.
+    [[nodiscard]] bool ends_term() const {
+        return has_term_.load(std::memory_order_relaxed) &&
+               !leading_.load(std::memory_order_relaxed);
+    }
     [[nodiscard]] spi::Recorder::Stats database_stats() const;
     [[nodiscard]] const std::vector<RouteSpec>& routes() const { return routes_; }
     [[nodiscard]] const RouteStats& stats(std::size_t route) const { return *stats_[route]; }

@@ -390,7 +390,8 @@ Result<core::TopicRule> make_topics(const runtime::RouteConfig& route, const std
     const auto broker = find_broker(route.to);
     if (!broker.ok()) return broker.error();
     return core::TopicRule::make(route.topic_template, route.allowed_topics, fallback_topic(table),
-                                 (*broker)->check_topic, (*broker)->topic_token);
+                                 (*broker)->check_topic, (*broker)->topic_token,
+                                 (*broker)->any_topic);
 }
 
 Status check_broker(const runtime::RelayConfig& config, const runtime::RouteConfig& route) {

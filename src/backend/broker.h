@@ -87,6 +87,8 @@ struct Broker {
     std::string_view example_option = {};            ///< A line of that table.
     std::span<const std::string_view> secrets = {};  ///< Parts of names of `other_options`.
 
+    /// A topic names no place there, so that an event's may be any text.
+    bool any_topic = false;
     /// What it asks of topics' names beyond what is asked everywhere; null: nothing.
     core::TopicSyntax check_topic = nullptr;
     /// How it writes a field's value inside a topic that a template makes; null: as it is.

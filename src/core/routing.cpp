@@ -75,8 +75,10 @@ Status check_topic_name(std::string_view topic) {
 }
 
 Result<TopicRule> TopicRule::make(std::string_view topic_template, std::vector<std::string> allowed,
-                                  std::string fallback, TopicSyntax syntax, TopicToken token) {
+                                  std::string fallback, TopicSyntax syntax, TopicToken token,
+                                  bool any_text) {
     TopicRule rule;
+    rule.any_text_ = any_text;
     rule.syntax_ = syntax;
     rule.token_ = token;
     rule.allowed_ = std::move(allowed);
@@ -148,6 +150,7 @@ std::string TopicRule::make_example() const {
 }
 
 Status TopicRule::check_name(std::string_view topic) const {
+    if (any_text_) return {};
     Status valid = check_topic_name(topic);
     return valid.ok() && syntax_ != nullptr ? syntax_(topic) : valid;
 }

@@ -47,11 +47,12 @@ class TopicRule {
     /// `topic_template` holds text and `{field}` or `{field|lower}`, where field is one of
     /// aggregate_type, event_type, tenant_id, routing_key, key. `allowed` are exact names or
     /// prefixes ending in '*'; empty: every valid name. `fallback` is used when a field of the
-    /// template is missing in the event. Errors: kConfigInvalid/stop for a malformed template, and
-    /// for one whose own text no topic there can have.
+    /// template is missing in the event. `any_text`: a topic names no place there, so that it need
+    /// not be a name, and `allowed` alone counts. Errors: kConfigInvalid/stop for a malformed
+    /// template, and for one whose own text no topic there can have.
     static Result<TopicRule> make(std::string_view topic_template, std::vector<std::string> allowed,
                                   std::string fallback, TopicSyntax syntax = nullptr,
-                                  TopicToken token = nullptr);
+                                  TopicToken token = nullptr, bool any_text = false);
 
     /// The topic of an event; the view lives as long as `batch` or this object.
     /// Errors: kTopicInvalid/dead_letter with the cause.
@@ -88,6 +89,7 @@ class TopicRule {
     std::string fallback_;
     TopicSyntax syntax_ = nullptr;
     TopicToken token_ = nullptr;
+    bool any_text_ = false;
     bool cacheable_ = false;  // made of aggregate and event type only
     bool by_aggregate_type_ = false;
     bool by_event_type_ = false;

@@ -181,6 +181,26 @@ TEST(TopicRule, TheDestinationsSyntaxCounts) {
     EXPECT_EQ(refused.error().message, "a slash");
 }
 
+TEST(TopicRule, WhereATopicNamesNoPlaceTheListAloneCounts) {
+    const auto rule = [](std::string_view text, std::vector<std::string> allowed = {}) {
+        return TopicRule::make(text, std::move(allowed), "fallback", nullptr, nullptr, true);
+    };
+    spi::EventView event = order_created();
+    spi::EventBatch batch;
+    const std::string long_type(kMaxTopicBytes + 1, 'x');
+    for (const std::string& type : {std::string("order placed"), long_type}) {
+        event.event_type = type;
+        EXPECT_EQ(rule("{event_type}")->topic(event, batch).value_or_throw(), type);
+    }
+    EXPECT_TRUE(rule("a topic of {event_type}").ok());
+    event.event_type = "another one";
+    const auto refused = rule("{event_type}", {"order*"})->topic(event, batch);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::kTopicInvalid);
+    event.event_type = "order placed";
+    EXPECT_TRUE(rule("{event_type}", {"order*"})->topic(event, batch).ok());
+}
+
 TEST(TopicRule, TheDestinationWritesFieldsNotTheTemplatesText) {
     const auto token = [](std::string_view value) {
         std::string out(value);

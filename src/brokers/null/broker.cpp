@@ -20,6 +20,7 @@ const Broker& null_broker() {
                                .schemes = kSchemes,
                                .urls = "null:",
                                .capabilities = &null::kCapabilities,
+                               .any_topic = true,
                                .make = make};
     return broker;
 }

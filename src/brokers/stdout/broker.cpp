@@ -20,6 +20,7 @@ const Broker& stdout_broker() {
                                .schemes = kSchemes,
                                .urls = "stdout:",
                                .capabilities = &stdout_::kCapabilities,
+                               .any_topic = true,
                                .make = make};
     return broker;
 }

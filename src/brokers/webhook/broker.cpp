@@ -110,6 +110,7 @@ const Broker& webhook_broker() {
                           .note = "behind it receivers drop repeats by `webhook-id`"},
         .options = webhook::kOptions,
         .example_option = "key_file = \"/etc/outbox/webhook.key\"",
+        .any_topic = true,
         .why_not_header = webhook::why_not_header,
         .make = make,
         .look = look,

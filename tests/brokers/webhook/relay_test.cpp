@@ -227,6 +227,27 @@ TEST_F(WebhookRelay, AnEventWithAHeaderThatHttpDoesNotAllowAloneIsDead) {
     EXPECT_NE(error.find("use another name"), std::string::npos) << error;
 }
 
+// An endpoint has no topics.
+TEST_F(WebhookRelay, AnEventWhoseTypeIsNoTopicIsDelivered) {
+    const Receiver receiver({});
+    add("one", at(receiver, "/one"));
+    const std::string long_type(200, 'x');
+    for (const std::string& type : {std::string("order placed"), long_type}) {
+        Sqlite(path_).exec(
+            "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload) VALUES "
+            "('" +
+            type + "', '1', '" + type + "', '{}')");
+    }
+    std::vector<std::string> options = arguments(to_);
+    options.insert(options.end(), {"--topic-template", "{aggregate_type}.{event_type}"});
+    Process relay = outbox_.start_relay(options);
+    ASSERT_TRUE(eventually(60s, "they came", [&] { return left() == 0 && waiting() == 0; }))
+        << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0);
+    EXPECT_EQ(receiver.requests().size(), 2U);
+    EXPECT_EQ(Sqlite(path_).number("SELECT count(*) FROM outbox_dead_letters"), 0);
+}
+
 TEST_F(WebhookRelay, TheOfficialSdkReadsItsCloudEventsInBothModes) {
     const Receiver receiver({});
     add("one", at(receiver, "/one"));

@@ -134,6 +134,7 @@ Status Client::connect(const std::string& url, std::chrono::seconds timeout,
         const auto share = (deadline - now) / static_cast<int>(hosts.size() - i);
         if (Status status = reach(names, values, now + share); !status.ok()) return status;
         note_answer(host, in_time_);
+        host_ = host;
         if (sound() || refuses_us(message())) break;
         names.resize(before);
         values.resize(before);
@@ -163,6 +164,7 @@ Status Client::reach(const std::vector<const char*>& names, const std::vector<co
 
 void Client::close() {
     handle_.reset();
+    host_.reset();
     in_time_ = true;
     silent_ = false;
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include <outbox/result.h>
 
+#include "databases/postgres/hosts.h"
 #include "databases/postgres/rows.h"
 
 struct pg_conn;
@@ -51,6 +53,11 @@ class Client {
     void close();
     /// It is of no use any more, for a reason of the caller's.
     void give_up() { silent_ = true; }
+    /// Its server is not the one that is meant: another host of the URL is to be asked first for a
+    /// while.
+    void refuse() const {
+        if (host_) note_refused(*host_);
+    }
 
     /// What is sent waits for no room: the rest goes while the answer is waited for. Not where
     /// others call libpq, too.
@@ -99,6 +106,7 @@ class Client {
     bool hear_until(Time end);
 
     Handle handle_;
+    std::optional<Host> host_;  // of several
     Patience patience_;
     bool in_time_ = true;
     bool silent_ = false;

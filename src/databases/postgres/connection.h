@@ -89,6 +89,8 @@ class Connection {
     void name_holders(const std::string& url, int timeout_s) { asks_ = {url, timeout_s, {}}; }
 
     [[nodiscard]] bool usable() const { return client_.sound(); }
+    /// As `Client::refuse`.
+    void refuse() const { client_.refuse(); }
     /// The database keeps any character; one of another encoding refuses those it lacks.
     [[nodiscard]] bool keeps_utf8() const;
     [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.

@@ -17,13 +17,16 @@ using Clock = std::chrono::steady_clock;
 // Long enough for all connections of a term, short enough that a host that is back is used again.
 constexpr std::chrono::seconds kAskedLastFor{30};
 
-struct Silent {
+using Times = std::map<std::string, Clock::time_point>;
+
+struct Noted {
     core::Mutex mutex;
-    std::map<std::string, Clock::time_point> since OUTBOX_GUARDED_BY(mutex);
+    Times silent OUTBOX_GUARDED_BY(mutex);
+    Times refused OUTBOX_GUARDED_BY(mutex);  // whether or not it answers
 };
 
-Silent& silent() {
-    static Silent hosts;
+Noted& noted() {
+    static Noted hosts;
     return hosts;
 }
 
@@ -31,11 +34,15 @@ std::string name_of(const Host& host) {
     return host.host + "\n" + host.hostaddr + "\n" + host.port;
 }
 
-bool was_silent(const Host& host) {
-    Silent& hosts = silent();
+bool is_recent(const Times& times, const Host& host) {
+    const auto found = times.find(name_of(host));
+    return found != times.end() && Clock::now() - found->second < kAskedLastFor;
+}
+
+bool is_asked_last(const Host& host) {
+    Noted& hosts = noted();
     const core::Lock lock(hosts.mutex);
-    const auto found = hosts.since.find(name_of(host));
-    return found != hosts.since.end() && Clock::now() - found->second < kAskedLastFor;
+    return is_recent(hosts.silent, host) || is_recent(hosts.refused, host);
 }
 
 using Options = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
@@ -95,18 +102,24 @@ std::vector<Host> hosts_of(const std::string& url) {
         // An empty parameter would leave the URL's list of ports in force.
         if (hosts.back().port.empty()) hosts.back().port = default_port();
     }
-    std::ranges::stable_partition(hosts, [](const Host& host) { return !was_silent(host); });
+    std::ranges::stable_partition(hosts, [](const Host& host) { return !is_asked_last(host); });
     return hosts;
 }
 
 void note_answer(const Host& host, bool answered) {
-    Silent& hosts = silent();
+    Noted& hosts = noted();
     const core::Lock lock(hosts.mutex);
     if (answered) {
-        hosts.since.erase(name_of(host));
+        hosts.silent.erase(name_of(host));
     } else {
-        hosts.since[name_of(host)] = Clock::now();
+        hosts.silent[name_of(host)] = Clock::now();
     }
+}
+
+void note_refused(const Host& host) {
+    Noted& hosts = noted();
+    const core::Lock lock(hosts.mutex);
+    hosts.refused[name_of(host)] = Clock::now();
 }
 
 }  // namespace outbox::postgres

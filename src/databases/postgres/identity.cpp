@@ -131,9 +131,14 @@ Status Identity::check(Connection& connection) {
     const Known before = known();
     const Result<ServerIdentity> server = ask(connection);
     if (!server.ok()) return server.status();
+    bool is_older = is_past(*server, before);
     Status status = compare(*server, before);
-    if (status.ok()) status = compare_lease(connection, before);
+    if (status.ok()) {
+        status = compare_lease(connection, before);
+        is_older = !status.ok() && status.error().code == ErrorCode::kServerChanged;
+    }
     if (status.ok()) return check_table(connection);
+    if (is_older) connection.refuse();
     const core::Lock lock(mutex_);
     if (status.error().code == ErrorCode::kServerChanged) changed_ = status;
     return status;
@@ -147,6 +152,7 @@ Status Identity::check_lease(Connection& connection) {
         return wrong_server(server->system_id, system_id_);
     }
     if (timeline_ != 0 && server->timeline < timeline_) {
+        connection.refuse();
         return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
                 "the server is on timeline " + std::to_string(server->timeline) +
                     ", an old primary: timeline " + std::to_string(timeline_) +
@@ -158,7 +164,16 @@ Status Identity::check_lease(Connection& connection) {
 Status Identity::check(ReplicationStream& stream) {
     const Known before = known();
     const Result<ServerIdentity> server = stream.identify();
-    return server.ok() ? compare(*server, before) : server.status();
+    if (!server.ok()) return server.status();
+    if (is_past(*server, before)) stream.refuse();
+    return compare(*server, before);
+}
+
+// An old primary that came back beside the new one, or a state that was restored.
+bool Identity::is_past(const ServerIdentity& server, const Known& before) const {
+    const core::Lock lock(mutex_);
+    if (timeline_ == 0 || server.system_id != system_id_) return false;
+    return server.timeline < timeline_ || (server.timeline == timeline_ && server.lsn < before.lsn);
 }
 
 Status Identity::compare(const ServerIdentity& server, const Known& before) {

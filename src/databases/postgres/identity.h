@@ -38,7 +38,8 @@ struct LeaseWritten {
 /// it was before it was last renewed, or a recovery from a crash, which gives the positions and ids
 /// anew of what was committed with synchronous_commit = off): a new term may begin; `kWrongServer`
 /// (another system identifier) and `kTableReset` are for a person. `kLeaseLost`: another relay has
-/// it by now.
+/// it by now. Of several hosts of a URL one that is found to be of the past is asked last for a
+/// while, so that the others are met.
 class Identity {
   public:
     explicit Identity(const Table& table);
@@ -102,6 +103,7 @@ class Identity {
     };
     [[nodiscard]] Known known() const;
     static Result<ServerIdentity> ask(Connection& connection);
+    [[nodiscard]] bool is_past(const ServerIdentity& server, const Known& before) const;
     Status compare(const ServerIdentity& server, const Known& before);
     Status compare_lease(Connection& connection, const Known& before);
     Status changed(std::string message) OUTBOX_REQUIRES(mutex_);

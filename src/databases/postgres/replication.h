@@ -92,6 +92,8 @@ class ReplicationStream {
     Status confirm(Lsn read, bool request_reply);
 
     [[nodiscard]] int server_version() const { return connection_.server_version(); }
+    /// As `Client::refuse`.
+    void refuse() const { connection_.refuse(); }
 
   private:
     struct FreeMessage {

@@ -334,6 +334,80 @@ TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
     EXPECT_EQ(Pg(second.url()).number("SELECT count(*) FROM outbox_lease"), 0);
 }
 
+// A primary and the standby that was promoted in its place, both in the URL, in this order; then
+// the first comes back, as a primary: nobody fenced it.
+class UnfencedPrimary : public testing::Test {
+  protected:
+    void SetUp() override {
+        migrate(old_.url());
+        old_.stop();
+        const std::string standby = (folder_ / "standby").string();
+        ASSERT_EQ(std::system(("cp -a " + old_.data().string() + " " + standby + " && cp -a " +
+                               standby + "/PG_VERSION " + standby + "/standby.signal")
+                                  .c_str()),
+                  0);
+        new_.emplace(folder_ / "standby");
+        Pg(new_->url()).exec("SELECT pg_promote()");
+        ASSERT_TRUE(eventually(60s, "the standby is promoted", [&] {
+            return Pg(new_->url()).value("SELECT pg_is_in_recovery()") == "f";
+        }));
+        config_.url = "postgresql://postgres@127.0.0.1:" + std::to_string(old_.port()) +
+                      ",127.0.0.1:" + std::to_string(new_->port()) +
+                      "/postgres?target_session_attrs=read-write";
+        config_.mode = postgres::Mode::kPolling;
+    }
+    // And what the relay has of the new primary breaks, but for this.
+    void come_back(const std::string& but_for) {
+        old_.start();
+        Pg(new_->url())
+            .exec(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                "'outbox' AND pid NOT IN (" +
+                but_for + ")");
+    }
+
+    PostgresServer old_;
+    TemporaryFolder folder_{"standby"};
+    std::optional<PostgresServer> new_;
+    postgres::PostgresSourceConfig config_;
+};
+
+TEST_F(UnfencedPrimary, IsPassedOverByTheLeaseForTheOneInItsPlace) {
+    Relay relay(config_);
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    come_back("0");
+    std::string refused;
+    EXPECT_TRUE(eventually(60s, "the lease is renewed where it was", [&] {
+        const auto renewed = lease->renew(relay.epoch(), 60s);
+        if (!renewed.ok()) refused += renewed.error().message + "\n";
+        return renewed.ok() && *renewed;
+    })) << refused;
+    EXPECT_THAT(refused, HasSubstr("an old primary"));
+}
+
+TEST_F(UnfencedPrimary, IsPassedOverByTheNextTermWhereAReaderMetIt) {
+    Relay relay(config_);
+    spi::EventBatch batch;
+    require(relay.reader().read(kAll, batch));
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    come_back("SELECT backend_pid FROM outbox_lease");
+    ErrorInfo end;
+    ASSERT_TRUE(eventually(60s, "the term ends", [&] {
+        const Status status = relay.reader().read(kAll, batch);
+        if (!status.ok()) end = status.error();
+        return !status.ok() && end.advice == Advice::kStop;
+    }));
+    EXPECT_EQ(end.code, ErrorCode::kServerChanged) << end.message;
+    relay.source().begin_term();
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    const auto recorder = value_of(relay.source().open_recorder());
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    const auto begun = recorder->begin(relay.epoch(), routes);
+    EXPECT_TRUE(begun.ok()) << begun.error().message;
+}
+
 INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
                          testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),
                          [](const auto& mode) {

@@ -34,18 +34,18 @@ std::string look_sql(const std::string& pid) {
     return std::string(kCatalogPath) +
            "SELECT a.pid, (extract(epoch FROM a.backend_start) * 1000000)::bigint, "
            "c.system_identifier, (extract(epoch FROM pg_postmaster_start_time()) * "
-           "1000000)::bigint, NOT pg_is_in_recovery(), a.state LIKE 'idle%' AND a.state_change < "
+           "1000000)::bigint, NOT pg_is_in_recovery(), a.state LIKE 'idle%' AND a.is_old OR "
+           "a.wait_event = 'ClientWrite', a.state = 'active' AND a.is_old AND a.wait_event = "
+           "'ClientRead' FROM pg_control_system() c LEFT JOIN (SELECT *, state_change < "
            "clock_timestamp() - interval '" +
-           std::to_string(kSilence.count()) +
-           " s' OR a.wait_event = 'ClientWrite' FROM pg_control_system() c LEFT JOIN "
-           "pg_stat_get_activity(" +
-           pid + ") a ON true";
+           std::to_string(kSilence.count()) + " s' AS is_old FROM pg_stat_get_activity(" + pid +
+           ")) a ON true";
 }
 
 std::optional<SeenBackend> backend_in(const Rows& rows) {
     if (!rows.succeeded() || rows.size() != 1) return std::nullopt;
-    return SeenBackend{rows.string(0, 0), rows.string(0, 1),  rows.string(0, 2),
-                       rows.string(0, 3), rows.boolean(0, 4), rows.boolean(0, 5)};
+    return SeenBackend{rows.string(0, 0),  rows.string(0, 1),  rows.string(0, 2), rows.string(0, 3),
+                       rows.boolean(0, 4), rows.boolean(0, 5), rows.boolean(0, 6)};
 }
 
 struct Traffic {
@@ -97,7 +97,8 @@ Verdict judge(const SeenBackend& session, const SeenBackend& now) {
     const bool is_another =
         !now.began.empty() && !session.began.empty() && now.began != session.began;
     if (now.pid.empty() || is_another) return Verdict::kGone;
-    return now.has_nothing_to_do ? Verdict::kHasNothingToDo : Verdict::kThere;
+    if (now.has_nothing_to_do) return Verdict::kHasNothingToDo;
+    return now.awaits_the_rest ? Verdict::kAwaitsTheRest : Verdict::kThere;
 }
 
 Watch::~Watch() {
@@ -176,6 +177,12 @@ bool Watch::owes_an_answer() const {
            (use_ == Use::kOurs || traffic->written_bytes > answered_bytes_);
 }
 
+bool Watch::waits_for_us(Verdict verdict) const {
+    return (verdict == Verdict::kHasNothingToDo ||
+            (verdict == Verdict::kAwaitsTheRest && use_ == Use::kOurs)) &&
+           owes_an_answer();
+}
+
 void Watch::use(Use use) {
     const core::Lock lock(mutex_);
     use_ = use;
@@ -204,12 +211,11 @@ void Watch::run() {
         if (turn_ != turn || !may_wait()) continue;
         const bool silent_again = verdict == Verdict::kSilent && silent_turn == turn;
         silent_turn = verdict == Verdict::kSilent ? std::optional(turn) : std::nullopt;
-        const bool is_lost = verdict == Verdict::kGone || silent_again ||
-                             (verdict == Verdict::kHasNothingToDo && owes_an_answer());
+        const bool waits = waits_for_us(verdict);
         since_ = steady_clock::now();
-        if (!is_lost) continue;
+        if (verdict != Verdict::kGone && !silent_again && !waits) continue;
         ::shutdown(socket_, SHUT_RDWR);
-        if (verdict != Verdict::kHasNothingToDo) continue;
+        if (!waits) continue;
         lock.unlock();
         end_backend(server, *session);
         lock.lock();

@@ -24,10 +24,13 @@ struct SeenBackend {
     bool is_primary = false;
     /// For so long that no answer is on its way; or that its client read on is all it waits for.
     bool has_nothing_to_do = false;
+    /// For so long it has been at work on what came of a statement, and reads on: the rest was
+    /// lost, or its client takes its time.
+    bool awaits_the_rest = false;
 };
 
 /// kSilent: the server answered nothing. What keeps us from asking it says nothing of it: kThere.
-enum class Verdict : std::uint8_t { kThere, kHasNothingToDo, kSilent, kGone };
+enum class Verdict : std::uint8_t { kThere, kHasNothingToDo, kAwaitsTheRest, kSilent, kGone };
 
 /// What becomes of `session` by what another connection sees `now`.
 [[nodiscard]] Verdict judge(const SeenBackend& session, const SeenBackend& now);
@@ -36,9 +39,10 @@ enum class Verdict : std::uint8_t { kThere, kHasNothingToDo, kSilent, kGone };
 /// statement may take as long as it likes (a lock, a slow handler); but once it has taken some
 /// seconds the session's own server, whatever else its URL names, is asked by another connection.
 /// Where that gets no answer twice in a row, or hears that the session is gone or has long had
-/// nothing to do, the session's socket is shut down, so that the statement fails. A backend that
-/// has nothing to do is ended, too: what it holds would stay held for as long as a proxy keeps its
-/// connection.
+/// nothing to do, the session's socket is shut down, so that the statement fails; and where it
+/// hears that the session awaits the rest of a statement of ours, all of which was sent. A
+/// handler's may be a COPY or a pipeline that it pauses in. A backend that waits for us is ended,
+/// too: what it holds would stay held for as long as a proxy keeps its connection.
 class Watch {
   public:
     /// `name`: what its own connections are called.
@@ -76,6 +80,7 @@ class Watch {
     void answered();
     [[nodiscard]] bool may_wait() const OUTBOX_REQUIRES(mutex_);
     [[nodiscard]] bool owes_an_answer() const OUTBOX_REQUIRES(mutex_);
+    [[nodiscard]] bool waits_for_us(Verdict verdict) const OUTBOX_REQUIRES(mutex_);
     void end_backend(const Server& server, const SeenBackend& session) const;
     [[nodiscard]] Status connect(Client& probe, const Server& server) const;
     [[nodiscard]] bool answers_nothing(const Server& server) const;

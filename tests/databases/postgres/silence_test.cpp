@@ -263,10 +263,14 @@ TEST_F(SilentSession, IsThereUnlessItsBackendIsGoneOrHasLongHadNothingToDo) {
     EXPECT_EQ(sees(now), Verdict::kThere);
     now.has_nothing_to_do = true;
     EXPECT_EQ(sees(now), Verdict::kHasNothingToDo);
+    now.awaits_the_rest = true;
+    EXPECT_EQ(sees(now), Verdict::kHasNothingToDo);
+    now.has_nothing_to_do = false;
+    EXPECT_EQ(sees(now), Verdict::kAwaitsTheRest);
     now.began = "2";
     EXPECT_EQ(sees(now), Verdict::kGone) << "the number is another one's now";
     now.began = "";
-    now.has_nothing_to_do = false;
+    now.awaits_the_rest = false;
     EXPECT_EQ(sees(now), Verdict::kThere) << "this role may not see it";
     now.pid = "";
     EXPECT_EQ(sees(now), Verdict::kGone);
@@ -324,6 +328,18 @@ class WatchedSession : public testing::Test {
                                [&] { return proxy_.accepted() >= connections; }));
         db_.exec("SELECT pg_advisory_unlock_all()");
         EXPECT_TRUE(ends_.get());
+    }
+    // Its server has begun, and waits.
+    void send_without_its_end() {
+        PQenterPipelineMode(client_.handle());
+        PQsendQueryParams(client_.handle(), "SELECT pg_advisory_lock(8)", 0, nullptr, nullptr,
+                          nullptr, nullptr, 0);
+        PQflush(client_.handle());
+        ASSERT_TRUE(eventually(60s, "its server has begun with it", [&] {
+            return db_.number(
+                       "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 8 "
+                       "AND granted") == 1;
+        }));
     }
     void expect_that_it_ends() {
         EXPECT_EQ(ends_.wait_for(60s), std::future_status::ready);
@@ -397,6 +413,36 @@ TEST_F(WatchedSession, IsLetAloneWhileItIsAnsweredThoughNobodyElseIs) {
     for (int i = 0; i < 17; ++i) {
         ASSERT_TRUE(client_.answer_to("SELECT pg_sleep(1)").succeeded()) << i;
     }
+}
+
+// As behind a proxy that has lost the end of it.
+TEST_F(WatchedSession, EndsWhereTheRestOfAStatementOfOursDoesNotArrive) {
+    open(through_, 60s);
+    send_without_its_end();
+    watch_->busy();
+    EXPECT_EQ(client_.next_result().state(), "") << "it ends";
+    EXPECT_FALSE(client_.answer_to("SELECT 1").succeeded());
+    EXPECT_TRUE(eventually(60s, "its backend is gone, and what it held", [&] {
+        return db_.number(
+                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = "
+                   "8") == 0;
+    }));
+}
+
+// It may be busy with what it sends next.
+TEST_F(WatchedSession, IsLetAloneWhereAHandlerPausesInAStatementOfItsOwn) {
+    open(through_, 60s);
+    send_without_its_end();
+    watch_->lent();
+    EXPECT_TRUE(eventually(60s, "its server was asked about it after its time", [&] {
+        return proxy_.accepted() >= 5 &&
+               db_.number(
+                   "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientRead' "
+                   "AND state = 'active' AND state_change < clock_timestamp() - interval "
+                   "'20 s'") == 1;
+    }));
+    PQpipelineSync(client_.handle());
+    EXPECT_TRUE(client_.next_result().succeeded());
 }
 
 TEST_F(WatchedSession, LeavesAFileAloneThatHasTheNumberOfItsClosedSocket) {

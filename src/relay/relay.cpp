@@ -120,7 +120,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         begun();
         lease_.release();
         if (opened.error().code == ErrorCode::kLeaseLost) {
-            notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+            lease_lost(epoch);
             return {};
         }
         if (opened.error().code == ErrorCode::kServerChanged) {
@@ -165,10 +165,11 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     }
     leading_.store(false, std::memory_order_relaxed);
     const bool handing_over = stop.stop_requested();
+    const bool lost = !handing_over && !term.over();
     if (handing_over) {
         notify_({Note::Level::kInfo, "stopping", {{"epoch", std::to_string(epoch)}}});
-    } else if (!term.over()) {
-        notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+    } else if (lost) {
+        lease_lost(epoch);
     }
     if (!kept) {
         lease_view_.end();
@@ -185,7 +186,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     misses_tables_ = false;
     if (error.ok()) return {};
     if (error.error().code == ErrorCode::kLeaseLost) {
-        notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
+        if (!lost) lease_lost(epoch);
         return {};
     }
     if (error.error().code == ErrorCode::kServerChanged) {
@@ -229,6 +230,10 @@ bool Relay::looks_for_tables(const ErrorInfo& error) {
     misses_tables_ = true;
     server_changed(error);
     return true;
+}
+
+void Relay::lease_lost(std::uint64_t epoch) {
+    notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
 }
 
 void Relay::server_changed(const ErrorInfo& error) {

@@ -80,6 +80,7 @@ class Relay {
     }
     void database_away(const ErrorInfo& error);
     [[nodiscard]] bool looks_for_tables(const ErrorInfo& error);
+    void lease_lost(std::uint64_t epoch);
     void server_changed(const ErrorInfo& error);
     void database_back();
 

@@ -313,6 +313,30 @@ TEST_F(RelayTest, WhoDoesNotLeadAnyMoreShowsNothingOfWhatItMeasured) {
     EXPECT_EQ(stats.published.load(), 50U);
 }
 
+// Whoever notices it first, others do after it.
+TEST_F(RelayTest, ALostLeaseIsToldOnce) {
+    constexpr std::size_t kRounds = 30;
+    RelayOptions options = quick_options("a");
+    options.lease_renew_ms = 1;
+    Running running(table_, {destination_}, options);
+    for (std::size_t round = 0; round < kRounds; ++round) {
+        ASSERT_TRUE(eventually(kDeadline, "it leads", [&] {
+            return running.said("lease_acquired").size() == round + 1 &&
+                   running.relay().health().leading;
+        }));
+        insert(10);
+        table_.let_another_lead();
+    }
+    ASSERT_TRUE(eventually(kDeadline, "it leads again",
+                           [&] { return running.said("lease_acquired").size() == kRounds + 1; }));
+    EXPECT_TRUE(running.stop().ok());
+    std::set<std::string> epochs;
+    for (auto& fields : running.said("lease_lost")) {
+        EXPECT_TRUE(epochs.insert(fields["epoch"]).second) << "epoch " << fields["epoch"];
+    }
+    EXPECT_EQ(epochs.size(), kRounds);
+}
+
 TEST_F(RelayTest, ARouteThatHangsLeavesTheLeaseToAnotherRelay) {
     RelayOptions options = quick_options("a");
     options.lease_ttl_ms = 10'000;

@@ -57,6 +57,8 @@ void EndpointQueue::update(Endpoint endpoint) {
     if (mine && same_order(endpoint, endpoint_)) return;
     endpoint_ = std::move(endpoint);
     host_ = host_of(endpoint_);
+    // Where an operator begins it anew, it has not recovered yet.
+    if (endpoint_.failing_since_us == 0) told_failing_ = false;
     begin_afresh();
 }
 

@@ -467,9 +467,15 @@ TEST_P(DispatcherTest, AfterThreeDaysWithoutSuccessItIsDisabledAndKeepsWhatWaits
     EXPECT_LE(hours, 74);
     EXPECT_EQ(left(), 50);
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_webhook_deliveries WHERE dead"), 0);
-    fails = false;
+    EXPECT_EQ(rig.times_said("webhook_failing"), 1U);
+    // Enabled alone it has not recovered.
     ASSERT_TRUE(open_registry(url_)->enable("one").value_or_throw());
-    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }));
+    ASSERT_TRUE(
+        rig.turn_until("it fails anew", [&] { return rig.times_said("webhook_failing") == 2; }));
+    EXPECT_EQ(rig.times_said("webhook_recovered"), 0U);
+    fails = false;
+    ASSERT_TRUE(rig.turn_until("it gets all", [&] { return left() == 0; }, 30'000));
+    EXPECT_EQ(rig.times_said("webhook_recovered"), 1U);
     EXPECT_TRUE(in_order(rig.receivers, "one"));
     EXPECT_EQ(rig.receivers.taken("one").size(), 50U);
 }

@@ -80,6 +80,14 @@ std::optional<Kind> find(std::span<const KnownRange> ranges, const Address& addr
     return found->kind;
 }
 
+// An address of an ISATAP tunnel (RFC 5214), whichever network's it is: behind the network stands
+// the host of IPv4 that gets what is sent there.
+bool is_isatap(const Address& address) {
+    constexpr std::array<std::uint8_t, 3> kBefore{0x00, 0x5e, 0xfe};
+    const auto* const id = address.bytes.data() + kV6Bytes / 2;
+    return (id[0] & ~0x02U) == 0 && std::equal(kBefore.begin(), kBefore.end(), id + 1);
+}
+
 Address v4_at(const Address& address, std::size_t offset) {
     Address inner;
     std::copy_n(address.bytes.begin() + static_cast<std::ptrdiff_t>(offset), kV4Bytes,
@@ -149,7 +157,10 @@ AddressKind classify(const Address& address) {
     static const AddressRange nat64 = parse_range("64:ff9b::/96").value();
     Address meant = unmapped(address);
     if (nat64.holds(meant)) meant = v4_at(meant, kV6Bytes - kV4Bytes);
-    if (meant.v6) return find(v6, meant).value_or(Kind::kReserved);
+    if (meant.v6) {
+        const Kind kind = find(v6, meant).value_or(Kind::kReserved);
+        return kind == Kind::kPublic && is_isatap(meant) ? Kind::kTransition : kind;
+    }
     return find(v4, meant).value_or(Kind::kPublic);
 }
 

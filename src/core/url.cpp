@@ -55,7 +55,12 @@ bool is_authority(std::string_view text) {
     while (true) {
         const auto end = text.find(',');
         std::string_view host = text.substr(0, end);
-        if (host.starts_with('[')) host.remove_prefix(std::min(host.find(']'), host.size()));
+        if (host.starts_with('[')) {
+            const auto close = host.find(']');
+            if (close == std::string_view::npos) return false;
+            host.remove_prefix(close + 1);
+            if (!host.empty() && host.front() != ':') return false;
+        }
         const auto colon = host.find(':');
         const std::string_view port =
             colon == std::string_view::npos ? std::string_view() : host.substr(colon + 1);
@@ -122,12 +127,11 @@ Result<Url> parse_url(std::string_view text) {
         parse_authority(authority, url);
         rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash);
         if (!is_whole(url, authority, behind.substr(authority.size()))) {
-            return ErrorInfo{
-                ErrorCode::kConfigInvalid, Advice::kStop, "",
-                "'" + redacted_url(text) +
-                    "' is not a URL: percent-encode the characters / ? # @ : and % of "
-                    "user and password, and every other @ as %40, and give the port as a "
-                    "number"};
+            return ErrorInfo{ErrorCode::kConfigInvalid, Advice::kStop, "",
+                             "'" + redacted_url(text) +
+                                 "' is not a URL: percent-encode the characters / ? # @ : and % of "
+                                 "user and password, and every other @ as %40, give the port as a "
+                                 "number, and an IPv6 address as [::1]"};
         }
     }
     url.path = percent_decode(rest);

@@ -103,6 +103,9 @@ TEST(Url, RefusesWhatWouldCutAPassword) {
         EXPECT_EQ(url.error().message.find(":p"), std::string::npos) << url.error().message;
     }
     EXPECT_FALSE(parse_url("postgresql://al@ice@db/shop").ok());
+    for (const char* text : {"kafka://[::1]x:80", "redis://a,[::1]x", "redis://[::1:80"}) {
+        EXPECT_FALSE(parse_url(text).ok()) << text;
+    }
     for (const char* text : {"postgresql://a:b@[::1]:5432,h2:5433/x?options=a%40b", "sqlite:///a@b",
                              "mailbox+sqlite:///a.db?mailbox=a@b", "kafka://a:1,b:2",
                              "postgresql://app:p%2Fw@db/shop"}) {

@@ -555,8 +555,9 @@ constexpr std::array kOptions{
                .commands = kServe | kMigrate | kOperate | kDashboard | kReplays | kSaga | kWebhook |
                            kVerify | kWait,
                .group = kSourceGroup,
-               .help = "longest wait for a connection to the database; a relay's to a destination "
-                       "is 15 s at most"},
+               .help =
+                   "longest wait for a connection to the database; once it has begun, and for a "
+                   "destination, a relay waits 15 s at most"},
     // Destination
     OptionSpec{.name = "to",
                .type = OptionType::kDestination,

@@ -163,6 +163,31 @@ TEST_F(SilentServer, ThatTakesNoCancelRequestCostsNoEventAndRepeatsNone) {
     EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), ids.size());
 }
 
+// Which would pass for one that hangs.
+TEST_F(SilentServer, HoldsARoutesThreadForSecondsWhateverTheTimeoutOfTheStart) {
+    const std::string url = server_.create_database();
+    migrate_to(url, TableLayoutKind::kDelete);
+    postgres::PostgresSourceConfig config;
+    config.url = url;
+    config.connect_timeout_s = 300;
+    config.mode = postgres::Mode::kPolling;
+    Relay relay(config);
+    const auto read = [&] {
+        spi::EventBatch batch;
+        return relay.reader().read(kAll, batch).ok();
+    };
+    ASSERT_TRUE(read());
+    Pg(url).exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'outbox' "
+        "AND datname = current_database()");
+    server_.pause_postmaster();
+    // The first finds its connection broken.
+    auto reads = std::async(std::launch::async, [&] { return read() || read(); });
+    EXPECT_EQ(reads.wait_for(120s), std::future_status::ready);
+    server_.resume();
+    EXPECT_FALSE(reads.get());
+}
+
 // The typical end of a primary: its machine lives, its disk does not.
 TEST_F(SilentServer, ThatAcceptsConnectionsLeavesTimeForTheNextHostOfTheUrl) {
     constexpr const char* kRefuses = "127.0.0.1:1";

@@ -1,5 +1,6 @@
 #include "databases/postgres/source/source.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/sql_text.h"
@@ -20,6 +21,10 @@
 namespace outbox::postgres {
 namespace {
 
+// A route's thread waits for as long as that several times in one step, which is to end long before
+// the thread passes for one that hangs. Not at the start, which waits for as long as it is told.
+constexpr int kMaxConnectS = 15;
+
 class PostgresSource final : public spi::Source {
   public:
     PostgresSource(PostgresSourceConfig config, Table table)
@@ -28,6 +33,11 @@ class PostgresSource final : public spi::Source {
           positions_(table_.by_position ? nullptr : std::make_shared<relay::PositionMap>()),
           identity_(table_),
           hub_(config_, table_, identity_) {}
+
+    static PostgresSourceConfig begun(PostgresSourceConfig config) {
+        config.connect_timeout_s = std::min(config.connect_timeout_s, kMaxConnectS);
+        return config;
+    }
 
     [[nodiscard]] std::string table_name() const override {
         return table_.schema + "." + table_.name;
@@ -169,7 +179,8 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
                                  "; or use mode auto, which polls until the stream is possible"};
         }
     }
-    return std::unique_ptr<spi::Source>(new PostgresSource(config, std::move(*table)));
+    return std::unique_ptr<spi::Source>(
+        new PostgresSource(PostgresSource::begun(config), std::move(*table)));
 }
 
 }  // namespace outbox::postgres

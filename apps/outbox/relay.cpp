@@ -25,6 +25,7 @@
 #include "core/url.h"
 #include "dashboard.h"
 #include "desk.h"
+#include "errand.h"
 #include "hang_watch.h"
 #include "look.h"
 #include "registry.h"
@@ -311,27 +312,16 @@ Result<Setup> set_up(const runtime::Invocation& invocation, const std::vector<He
     return setup;
 }
 
-// What may wait for a server that does not answer, on a thread of its own: signals are heard.
-template <typename T>
-struct Errand {
-    std::future<void> ended;
-    std::shared_ptr<std::optional<T>> found;  // the thread, which may outlast us, writes it
-
-    [[nodiscard]] bool is_over() const {
-        return ended.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-    }
-};
-
-template <typename T>
-Errand<T> send(std::function<T()> work) {
-    std::promise<void> ended;
-    Errand<T> errand{ended.get_future(), std::make_shared<std::optional<T>>()};
-    std::thread([work = std::move(work), found = errand.found, ended = std::move(ended)]() mutable {
-        found->emplace(work());
-        ended.set_value_at_thread_exit();
-    }).detach();
-    return errand;
+// Somebody else holds a lock, which passes; what else is wrong is for a person.
+bool is_locked(const ErrorInfo& error) {
+    return error.code == ErrorCode::kConflict && error.advice != Advice::kStop;
 }
+
+// What SIGHUP asks for.
+struct Found {
+    std::optional<Setup> setup = {};
+    bool locked = false;  // it is to be looked for again
+};
 
 using Again = std::function<Result<runtime::Invocation>()>;
 using Clock = std::chrono::steady_clock;
@@ -340,16 +330,16 @@ using Clock = std::chrono::steady_clock;
 struct Life {
     runtime::StopSignals& signals;
     const Again& again;
-    std::optional<Setup> next = {};  ///< What SIGHUP asks to go on with.
-    bool reached = false;            ///< A relay before this one had its database.
-    bool hung_up = false;            ///< SIGHUP came and was not looked after yet.
-    std::optional<Errand<std::optional<Setup>>> looking = {};  ///< At what SIGHUP asks for.
-    std::vector<std::future<void>> left_behind = {};           ///< That may wait for a server.
+    std::optional<Setup> next = {};             ///< What SIGHUP asks to go on with.
+    bool reached = false;                       ///< A relay before this one had its database.
+    bool hung_up = false;                       ///< SIGHUP came and was not looked after yet.
+    std::optional<Errand<Found>> looking = {};  ///< At what SIGHUP asks for.
+    std::optional<Clock::time_point> look_again = {};  ///< Then, as a lock was in the way.
+    std::vector<std::future<void>> left_behind = {};   ///< That may wait for a server.
     std::optional<Clock::time_point> until = {};  ///< Then the process ends, whatever it waits for.
 };
 
-// At a start: a lock that somebody else holds passes, what else is wrong is for a person. None: a
-// signal came first.
+// At a start. None: a signal came first.
 Result<std::optional<Setup>> set_up_unlocked(const runtime::Invocation& invocation, Life& life) {
     // SIGHUP is for the relay that begins.
     const auto asked_to_end = [&life](std::chrono::milliseconds most) {
@@ -367,14 +357,14 @@ Result<std::optional<Setup>> set_up_unlocked(const runtime::Invocation& invocati
         Result<Setup>& setup = **looking.found;
         if (setup.ok()) return std::optional(*std::move(setup));
         const ErrorInfo& error = setup.error();
-        if (error.code != ErrorCode::kConflict || error.advice == Advice::kStop) return error;
+        if (!is_locked(error)) return error;
         runtime::log(LogLevel::kWarn, "start_waits", {{"error", describe(error)}});
         if (asked_to_end(kStartAgain)) return std::optional<Setup>();
     }
 }
 
 // SIGHUP: secrets and options are read anew. What is wrong with them leaves the relay as it is.
-std::optional<Setup> reload(const Again& again, const std::vector<Held>& held) {
+Found reload(const Again& again, const std::vector<Held>& held) {
     const auto invocation = again();
     auto setup = invocation.ok() ? set_up(*invocation, held) : Result<Setup>(invocation.error());
     Status status = setup.status();
@@ -382,12 +372,17 @@ std::optional<Setup> reload(const Again& again, const std::vector<Held>& held) {
         // Others a start would settle, or they pass: this one is for a person.
         const auto beginning = preview(*setup->source, setup->config);
         if (beginning.ok() || beginning.error().code != ErrorCode::kRouteGone) {
-            return std::move(*setup);
+            return {.setup = std::move(*setup)};
         }
         status = beginning.status();
     }
-    runtime::log(LogLevel::kError, "reload_refused", {{"error", describe(status.error())}});
-    return std::nullopt;
+    const runtime::LogFields why{{"error", describe(status.error())}};
+    if (is_locked(status.error())) {
+        runtime::log(LogLevel::kWarn, "reload_waits", why);
+        return {.locked = true};
+    }
+    runtime::log(LogLevel::kError, "reload_refused", why);
+    return {};
 }
 
 std::vector<Held> held_by(const Setup& now, const Life& life) {
@@ -401,16 +396,20 @@ std::vector<Held> held_by(const Setup& now, const Life& life) {
 bool looks_after_sighup(const Setup& now, Life& life) {
     const bool ends = life.until && !life.next;
     if (life.looking && life.looking->is_over()) {
-        if (auto& found = **life.looking->found; found && !ends) life.next = std::move(found);
+        Found& found = **life.looking->found;
+        if (found.setup && !ends) life.next = std::move(found.setup);
+        if (found.locked) life.look_again = Clock::now() + kStartAgain;
         life.looking.reset();
     }
+    if (life.look_again && Clock::now() >= *life.look_again) life.hung_up = true;
     if (ends) life.hung_up = false;
     if (life.hung_up && !life.looking) {
         life.hung_up = false;
-        life.looking = send<std::optional<Setup>>(
+        life.look_again.reset();
+        life.looking = send<Found>(
             [&again = life.again, held = held_by(now, life)] { return reload(again, held); });
     }
-    return life.looking.has_value();
+    return life.looking || life.look_again;
 }
 
 // Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a

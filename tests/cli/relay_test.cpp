@@ -185,6 +185,31 @@ TEST_F(RelayCommand, ReadsItsFileAnewOnSighupAndKeepsWhatItHasWhereThatIsWrong) 
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+// Which passes: nobody has to ask again.
+TEST_F(RelayCommand, LooksAgainAtWhatSighupAsksForWhereALockWasInTheWay) {
+    const auto write = [&](const std::string& name) {
+        outbox_.write("outbox.toml", "to = \"" + mailbox() + "\"\ntopic_template = \"" + name +
+                                         "\"\nadmin = \"127.0.0.1:" + std::to_string(port_) +
+                                         "\"\n[source]\nurl = \"" + url_ + "\"\n");
+    };
+    write("first");
+    Process running = outbox_.start_relay({});
+    const auto says = [&](const std::string& event) {
+        return running.stderr_text().find("event=" + event) != std::string::npos;
+    };
+    ASSERT_TRUE(eventually(60s, "ready", [&] { return status_of("/health/ready") == 200; }));
+    Pg holder(url_);
+    holder.exec("BEGIN; LOCK TABLE outbox_migrations IN ACCESS EXCLUSIVE MODE");
+    write("second");
+    running.kill(SIGHUP);
+    EXPECT_TRUE(eventually(60s, "it waits", [&] { return says("reload_waits"); }));
+    EXPECT_FALSE(says("stop_requested"));
+    holder.exec("COMMIT");
+    EXPECT_TRUE(eventually(60s, "it goes on with the file", [&] { return says("reloaded"); }));
+    EXPECT_FALSE(says("reload_refused"));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
 // A relay whose mailbox, in a database of its own, is locked: what it stops for waits for that.
 class ReloadedRelay : public RelayCommand {
   protected:

@@ -27,8 +27,8 @@ std::string no_lock_message(const std::string& waited, const std::string& who) {
     return "another transaction has held what this needs " + waited +
            (who.empty() ? " (pg_locks says whose)" : ", probably " + who) +
            "; this was rolled back: end that transaction (a session's with SELECT "
-           "pg_terminate_backend(PID), a prepared one with ROLLBACK PREPARED 'NAME'), and run the "
-           "command again";
+           "pg_terminate_backend(PID), a prepared one with ROLLBACK PREPARED 'NAME'), and try "
+           "again";
 }
 
 }  // namespace outbox::postgres

@@ -228,14 +228,14 @@ class ReloadedRelay : public RelayCommand {
                                          "\"\nadmin = \"off\"\n[source]\nurl = \"" + url_ + "\"\n");
     }
 
-    void emit() {
+    void emit_by_template() {
         Pg(url_).exec("SELECT outbox_emit(aggregate_type => 'o', key => 'k', payload => '{}')");
     }
 
     // SIGHUP, while an event is on its way that does not arrive before `let_go`.
     void reload_while_one_waits(Process& running) {
         holder_->exec("BEGIN; LOCK TABLE outbox_mailbox IN EXCLUSIVE MODE");
-        emit();
+        emit_by_template();
         Pg look(destination_);
         ASSERT_TRUE(eventually(60s, "it waits for the mailbox", [&] {
             return look.number(
@@ -275,7 +275,7 @@ TEST_F(ReloadedRelay, GoesOnWithWhatItsFileSaidLastWhereSighupComesAgainWhileItS
     EXPECT_TRUE(eventually(60s, "it begins anew", [&] {
         return running.stderr_text().find("event=reloaded") != std::string::npos;
     }));
-    emit();
+    emit_by_template();
     EXPECT_TRUE(arrived("first second")) << running.stderr_text();
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
@@ -292,7 +292,7 @@ TEST_F(ReloadedRelay, WaitsForADatabaseThatGoesAwayWhileItStops) {
                log.find("event=database_away", anew) != std::string::npos;
     })) << running.stderr_text();
     source_.start();
-    emit();
+    emit_by_template();
     EXPECT_TRUE(arrived("first first")) << running.stderr_text();
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }

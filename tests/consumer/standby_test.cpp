@@ -9,10 +9,13 @@
 
 #include <outbox/adapters/libpq_consumer.h>
 #include <outbox/adapters/libpq_idempotency.h>
+#include <outbox/adapters/libpq_saga.h>
 #include <outbox/producer/migrate.h>
 
 #include "consumer/env.h"
+#include "databases/postgres/mailbox_writer.h"
 #include "databases/postgres/receive/broker_store.h"
+#include "databases/postgres/webhook/store.h"
 #include "tests/support/eventually.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -120,6 +123,10 @@ TEST_F(RepeatsBesideAStandby, OfACallersLoopWaitAsWritesDo) {
         own.time_column = "";
         EXPECT_FALSE(accept(session, own, "c", "known"));
     }));
+    pg_.exec("INSERT INTO outbox_inbox_sequences VALUES ('c', 'k', 3)");
+    EXPECT_TRUE(waits([](PGconn* session) {
+        EXPECT_EQ(accept_sequence(session, "c", "k", 2).what, SequenceResult::What::kRepeat);
+    }));
     Pg session(url_);
     EXPECT_FALSE(begin_and_accept(session.handle(), "c", "known"));
     EXPECT_TRUE(hangs([&] { session.exec("COMMIT"); }));
@@ -141,6 +148,53 @@ TEST_F(RepeatsBesideAStandby, OfARequestWaitAsWritesDo) {
     Pg session(url_);
     EXPECT_EQ(begin_and_claim_key(session.handle(), request).answer.status, 201);
     EXPECT_TRUE(hangs([&] { session.exec("COMMIT"); }));
+}
+
+TEST_F(RepeatsBesideAStandby, OfAStepOfASagaWaitAsWritesDo) {
+    Message command;
+    command.id = "again";
+    command.headers_json =
+        R"({"saga_id":"s","saga_step":"pay","saga_call":"do","saga_reply_to":"t"})";
+    pg_.exec("BEGIN");
+    EXPECT_EQ(begin_saga_step(pg_.handle(), command), SagaCall::kDo);
+    pg_.exec("COMMIT");
+    EXPECT_TRUE(waits(
+        [&](PGconn* session) { EXPECT_EQ(begin_saga_step(session, command), SagaCall::kRepeat); }));
+}
+
+// To the relay, which removes what its destination has.
+TEST_F(RepeatsBesideAStandby, OfAnEventForAMailboxWaitAsWritesDo) {
+    pg_.exec("INSERT INTO outbox_mailbox (id, topic) VALUES ('known', 't')");
+    mailbox::MailboxConfig config;
+    config.target = url_;
+    const auto client = mailbox::open_postgres_mailbox(config).value_or_throw();
+    ASSERT_TRUE(client->prepare().ok());
+    mailbox::Row row;
+    row.id = "known";
+    row.topic = "t";
+    const std::vector<mailbox::Row> batch{row, row};
+    EXPECT_TRUE(hangs([&] { EXPECT_TRUE(client->insert({&row, 1}).ok()); }));
+    EXPECT_TRUE(hangs([&] { EXPECT_TRUE(client->insert(batch).ok()); }));
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox"), "1");
+}
+
+TEST_F(RepeatsBesideAStandby, OfAnEventForAWebhookWaitAsWritesDo) {
+    pg_.exec(
+        "INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) "
+        "VALUES ('e', 'https://a.example', 'sealed'); "
+        "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('e', 'known')");
+    webhook::StoreConfig config;
+    config.target = url_;
+    const auto inlet = postgres::open_webhook_inlet(config).value_or_throw();
+    ASSERT_TRUE(inlet->prepare().ok());
+    webhook::Event event;
+    event.id = "known";
+    event.headers = "{}";
+    const std::string_view endpoint = "e";
+    const webhook::Target target;
+    EXPECT_TRUE(
+        hangs([&] { EXPECT_TRUE(inlet->insert({&event, 1}, {&endpoint, 1}, {&target, 1}).ok()); }));
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_webhook_deliveries"), "1");
 }
 
 // A standby's absence is nobody's matter where none is named.

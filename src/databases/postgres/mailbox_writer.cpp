@@ -104,8 +104,13 @@ class PostgresClient final : public Client {
         params.lend(kTextOid, config_.mailbox).lend(kTextArrayOid, ids_);
         params.lend(kTextArrayOid, topics_).lend(kTextArrayOid, keys_);
         params.lend(kTextArrayOid, headers_).lend(kByteaArrayOid, payloads_);
-        Status status = answered(connection_.collect(postgres::send_prepared(
-            connection_.handle(), kInsertName, params, postgres::Format::kText)));
+        Rows inserted;
+        Status status =
+            answered(connection_.collect(postgres::send_prepared(connection_.handle(), kInsertName,
+                                                                 params, postgres::Format::kText)),
+                     &inserted);
+        // The relay forgets a repeat, too, so what inserted it must be as durable as what is new.
+        if (status.ok() && inserted.affected() == 0) status = run(postgres::kWaitAsAWrite);
         // Another server, a new plan, a table created again: the next batch starts afresh.
         const bool keep = status.ok() || blames_a_message(status.error().advice) ||
                           may_concern_a_row(status.error());

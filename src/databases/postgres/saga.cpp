@@ -126,8 +126,10 @@ class LibpqStore final : public saga::Store {
     saga::StepEntry enter_step(const saga::StepKey& key, std::string_view state) override {
         Params params;
         params.text(key.leader).text(key.saga_id).text(key.step).text(state);
-        return changed_one(run(connection_, params, kEnterStep)) ? saga::StepEntry::kNew
-                                                                 : saga::StepEntry::kThere;
+        if (changed_one(run(connection_, params, kEnterStep))) return saga::StepEntry::kNew;
+        // Of a repeat nothing else may be written, and its command is forgotten.
+        consumer::wait_as_a_write(connection_, kDoing);
+        return saga::StepEntry::kThere;
     }
 
     bool change_step(const saga::StepKey& key, std::string_view from,

@@ -33,4 +33,14 @@ struct Step {
 };
 [[nodiscard]] bool send(pg_conn* connection, const Step& step, Format format = Format::kBinary);
 
+/// For a transaction that changes nothing, because it found done what another did, and on whose
+/// word others forget the work: has its COMMIT wait for the synchronous standbys, as that of a
+/// write does. What it found may itself be committed here alone: who crashed, or was cancelled,
+/// while it waited for them is seen. An id (xid) by itself does not wait; a message in the log
+/// does.
+inline constexpr const char* kWaitAsAWrite =
+    "SELECT pg_catalog.pg_logical_emit_message(true, 'outbox_repeat', ''::pg_catalog.text) "
+    "WHERE pg_catalog.current_setting('synchronous_standby_names') <> '' "
+    "AND pg_catalog.current_setting('synchronous_commit') NOT IN ('off', 'local')";
+
 }  // namespace outbox::postgres

@@ -14,22 +14,13 @@
 namespace outbox::consumer {
 
 using postgres::array_literal;
+using postgres::kWaitAsAWrite;
 using postgres::Params;
 using postgres::receive_error;
 using postgres::Rows;
 using postgres::Step;
 
-/// For a transaction that changes nothing, because it found done what another did, and on whose
-/// word others forget the work: has its COMMIT wait for the synchronous standbys, as that of a
-/// write does. What it found may itself be committed here alone: who crashed, or was cancelled,
-/// while it waited for them is seen. An id (xid) by itself does not wait; a message in the log
-/// does.
-inline constexpr const char* kWaitAsAWrite =
-    "SELECT pg_catalog.pg_logical_emit_message(true, 'outbox_repeat', ''::pg_catalog.text) "
-    "WHERE pg_catalog.current_setting('synchronous_standby_names') <> '' "
-    "AND pg_catalog.current_setting('synchronous_commit') NOT IN ('off', 'local')";
-
-/// The same in a caller's transaction. Throws `Error`.
+/// Runs `kWaitAsAWrite` in a caller's transaction. Throws `Error`.
 void wait_as_a_write(pg_conn* transaction, const char* doing);
 
 /// Throws `Error` unless a sound transaction is open; `who` names the call: "accept".

@@ -29,7 +29,8 @@ constexpr Oid kInt8ArrayOid = 1016;
 constexpr std::chrono::seconds kMaxWait{10};
 
 // Positions are given in the order of the targets. The rows of the endpoints are held, so that who
-// deletes one sees what is written here.
+// deletes one sees what is written here. Holding them is a write: the commit of repeats alone waits
+// for a synchronous standby as well.
 std::string insert_sql(const WebhookTables& tables) {
     return "WITH alive AS MATERIALIZED (SELECT endpoint_id FROM " + tables.endpoints +
            " WHERE endpoint_id IN (SELECT unnest($1::text[])) ORDER BY endpoint_id FOR KEY SHARE), "

@@ -57,7 +57,7 @@ func Emit(ctx context.Context, tx *sql.Tx, event Event) (id string, err error) {
 // The states of a Claim.
 const (
 	New      = "new"      // do the work, then CompleteKey
-	Repeat   = "repeat"   // send the stored answer; Status 0: it was done, no answer was kept
+	Repeat   = "repeat"   // commit, send the stored answer; Status 0: done, no answer was kept
 	Running  = "running"  // 409: another transaction has the key now
 	Mismatch = "mismatch" // 422: the key was used for another request
 )

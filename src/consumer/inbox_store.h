@@ -14,7 +14,7 @@
 namespace outbox::consumer {
 
 /// The highest migration of the consumer's side that this build knows.
-constexpr int kInboxVersion = 6;
+constexpr int kInboxVersion = 7;
 
 /// kMigrationRefused/stop where the database has a later one.
 Status check_inbox_version(std::int64_t version);

@@ -288,8 +288,8 @@ constexpr std::array kCommands{
         kPrune, "prune", "remove old published rows, forgotten ids and expired keys",
         "Removes rows that were published longer ago than the retention, in batches of "
         "1,000. It never removes an unsent or a dead row. Where the database has a "
-        "consumer's tables: ids of messages from before the inbox's retention, after "
-        "raising the floor below which messages are quarantined, expired Idempotency-Keys, and "
+        "consumer's tables: ids of messages from before the inbox's retention, which "
+        "raises the floor below which messages are quarantined, expired Idempotency-Keys, and "
         "sagas that finished as long ago.",
         "",
         "outbox prune --db postgresql://app@localhost/shop --table app.outbox "

@@ -234,7 +234,8 @@ TEST_P(ConsumerCommands, PruneForgetsOldIdsRaisesTheFloorAndRemovesExpiredKeys) 
     db_->exec(
         "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES "
         "('stock', 'old', " +
-        ago(31) + "), ('stock', 'young', " + ago(29) + "), ('mail', 'old', " + ago(40) + ")");
+        ago(31) + "), ('stock', 'young', " + ago(29) + "), ('stock', 'newest', " + ago(0) +
+        "), ('mail', 'old', " + ago(40) + ")");
     db_->exec("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('stock', 'without time')");
     db_->exec(
         "INSERT INTO outbox_idempotency (scope, key, fingerprint, expires_at) VALUES "
@@ -243,11 +244,11 @@ TEST_P(ConsumerCommands, PruneForgetsOldIdsRaisesTheFloorAndRemovesExpiredKeys) 
     const json would = result({"prune", "--dry-run"});
     EXPECT_EQ(would["inbox"], 2);
     EXPECT_EQ(would["keys"], 1);
-    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 4);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 5);
     const json pruned = result({"prune"});
     EXPECT_EQ(pruned["inbox"], 2);
     EXPECT_EQ(pruned["keys"], 1);
-    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 2);
+    EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox"), 3);
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_inbox_floor"), 2);
     EXPECT_EQ(db_->value("SELECT key FROM outbox_idempotency"), "kept");
     EXPECT_EQ(result({"prune"})["inbox"], 0);
@@ -301,9 +302,10 @@ TEST_P(ConsumerCommands, AFloorStaysBelowWhatStillWaitsInAMailbox) {
                        : "UPDATE outbox_mailbox SET received_at = (strftime('%s', 'now') - 86400 "
                          "* 20) * 1000000");
     db_->exec(postgres ? "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES "
-                         "('stock', 'a', now() - interval '45 days')"
+                         "('stock', 'a', now() - interval '45 days'), ('stock', 'b', now())"
                        : "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES "
-                         "('stock', 'a', (strftime('%s', 'now') - 86400 * 45) * 1000000)");
+                         "('stock', 'a', (strftime('%s', 'now') - 86400 * 45) * 1000000), "
+                         "('stock', 'b', strftime('%s', 'now') * 1000000)");
     EXPECT_EQ(result({"prune"})["inbox"], 0);
     db_->exec("DELETE FROM outbox_mailbox");
     EXPECT_EQ(result({"prune"})["inbox"], 1);

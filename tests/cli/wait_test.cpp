@@ -198,7 +198,8 @@ TEST_P(Wait, WhatTheInboxMayHaveForgottenIsSaidToBeSo) {
     const std::string token = token_of({id("01"), now, random});
     EXPECT_EQ(said(token, 6), "unknown/not_seen unknown/not_seen unknown/not_seen");
     sql(stock_, "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES ('stock', '" +
-                    id("01") + "', " + (on_sqlite() ? "0)" : "to_timestamp(0))"));
+                    id("01") + "', " + (on_sqlite() ? "0)" : "to_timestamp(0))") + ", ('stock', '" +
+                    new_event_id() + "', " + (on_sqlite() ? "unixepoch() * 1000000)" : "now())"));
     EXPECT_EQ(said(token, 6), "applied unknown/not_seen unknown/not_seen");
     ASSERT_EQ(outbox_.run({"prune", "--inbox-retention", "30d", "--db", stock_}).status.code, 0);
     EXPECT_EQ(said(token, 8), "unknown/forgotten unknown/not_seen unknown/perhaps_forgotten");

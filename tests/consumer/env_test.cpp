@@ -42,6 +42,7 @@ using consumer::MakeApplier;
 using testing::ElementsAre;
 
 constexpr std::int64_t kSecondUs = 1'000'000;
+constexpr std::int64_t kDayUs = 86'400 * kSecondUs;
 constexpr std::uint64_t kSeed = 7;
 
 using Handler = std::function<void(std::span<const Message>)>;
@@ -61,6 +62,17 @@ class Side {
     virtual Database::Connection& db() = 0;
     // Now, as a column of the database has it.
     virtual std::string now() = 0;
+    // How many ids of messages went.
+    std::int64_t prune(std::int64_t retention_s = 30 * kDayUs / kSecondUs) {
+        const auto sql = open(consumer::checked({}))->inbox().opener()().value_or_throw();
+        return sql->prune(retention_s, "").value_or_throw().messages;
+    }
+    // So ids count as old.
+    void another_consumer_gets_a_message() {
+        db().exec(
+            "INSERT INTO outbox_inbox (consumer, message_id, message_time) VALUES ('other', '" +
+            std::to_string(clock_.wall_us()) + "', " + now() + ")");
+    }
 
   protected:
     HandClock clock_;
@@ -159,6 +171,16 @@ class ConsumerEnv : public testing::TestWithParam<Backend> {
         side_->db().exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('" + id +
                          "', 't', 'k')");
     }
+    // A UUIDv7 of so long from now.
+    std::string id_from(std::int64_t ahead_us) {
+        constexpr int kLowBits = 16;
+        const std::int64_t ms = (side_->clock().wall_us() + ahead_us) / 1000;
+        std::array<char, 40> id{};
+        std::snprintf(id.data(), id.size(), "%08llx-%04llx-7000-8000-%012d",
+                      static_cast<unsigned long long>(ms >> kLowBits),
+                      static_cast<unsigned long long>(ms & 0xFFFF), ++put_);
+        return id.data();
+    }
     std::size_t handed(MailboxLoop& member) {
         member.drain();
         return handed_.size();
@@ -240,6 +262,53 @@ TEST_P(ConsumerEnv, ALetterWhoseTryDoesNotCountWaitsByTheClock) {
     EXPECT_EQ(member->stats().applied, 1U);
 }
 
+// What one of these forgot was applied again once the clock was right, and what was sent meanwhile
+// was quarantined.
+TEST_P(ConsumerEnv, AClockThatIsAheadForgetsNoMessageThatIsYoung) {
+    const auto member = loop(chosen());
+    const std::string young = id_from(0);
+    put(young);
+    ASSERT_EQ(handed(*member), 1U);
+    side_->advance_us(3'650 * kDayUs);
+    side_->prune();
+    side_->advance_us(-3'650 * kDayUs);
+    put(young);
+    EXPECT_EQ(handed(*member), 1U);
+    EXPECT_EQ(member->stats().repeats, 1U);
+    put(id_from(-7'200 * kSecondUs));
+    EXPECT_EQ(handed(*member), 2U);
+    EXPECT_EQ(member->stats().dead, 0U);
+}
+
+// Where its producers go by that clock, too, as in one cluster: messages of the future come, before
+// which nothing is young. What went by them is quarantined, and nothing else.
+TEST_P(ConsumerEnv, AFloorIsNoHigherThanTheNewestIdThatWent) {
+    const auto member = loop(chosen());
+    put(id_from(0));
+    ASSERT_EQ(handed(*member), 1U);
+    side_->advance_us(3'650 * kDayUs);
+    put(id_from(0));
+    ASSERT_EQ(handed(*member), 2U);
+    EXPECT_EQ(side_->prune(), 1);
+    side_->advance_us(-3'650 * kDayUs + 7'200 * kSecondUs);
+    put(id_from(-7'201 * kSecondUs));
+    EXPECT_EQ(handed(*member), 2U);
+    EXPECT_EQ(member->stats().dead, 1U);
+    put(id_from(-7'199 * kSecondUs));
+    EXPECT_EQ(handed(*member), 3U);
+}
+
+// Else it would forget nothing of a consumer that gets few messages.
+TEST_P(ConsumerEnv, AnIdGoesWithTheNextMessageOfAnyConsumer) {
+    const auto member = loop(chosen());
+    put(id_from(0));
+    ASSERT_EQ(handed(*member), 1U);
+    side_->advance_us(100 * kDayUs);
+    EXPECT_EQ(side_->prune(), 0);
+    side_->another_consumer_gets_a_message();
+    EXPECT_EQ(side_->prune(), 1);
+}
+
 TEST_P(ConsumerEnv, TheFiguresOfAMemberAreTakenOverOnceItIsGone) {
     const auto gone = side_->open(chosen());
     const auto there = side_->open(chosen());
@@ -263,23 +332,18 @@ TEST_P(ConsumerEnv, TheFiguresOfAMemberAreTakenOverOnceItIsGone) {
 
 TEST_P(ConsumerEnv, AnIdIsKeptForItsRetentionAndNeverTakenForANewOneThen) {
     constexpr std::int64_t kRetentionS = consumer::kLeastRetentionS;
-    std::array<char, 40> id{};
-    const std::int64_t now_ms = side_->clock().wall_us() / 1000;
-    static_cast<void>(std::snprintf(id.data(), id.size(), "%08x-%04x-7000-8000-000000000001",
-                                    static_cast<unsigned>(now_ms >> 16U),
-                                    static_cast<unsigned>(now_ms & 0xffffU)));
-    const auto prune = [this] {
-        const auto sql = side_->open(chosen())->inbox().opener()().value_or_throw();
-        return sql->prune(kRetentionS, "default").value_or_throw().messages;
-    };
+    const std::string id = id_from(0);
     const auto member = loop(chosen());
-    put(id.data());
+    put(id);
     EXPECT_EQ(handed(*member), 1U);
     side_->advance_us((kRetentionS - 1) * kSecondUs);
-    EXPECT_EQ(prune(), 0);
-    side_->advance_us(2 * kSecondUs);
-    EXPECT_EQ(prune(), 1);
-    put(id.data());
+    side_->another_consumer_gets_a_message();
+    EXPECT_EQ(side_->prune(kRetentionS), 0);
+    // To the minute.
+    side_->advance_us(62 * kSecondUs);
+    side_->another_consumer_gets_a_message();
+    EXPECT_EQ(side_->prune(kRetentionS), 1);
+    put(id);
     EXPECT_EQ(handed(*member), 1U);
     EXPECT_EQ(side_->db().value("SELECT error_code FROM outbox_inbox_dead_letters"),
               "OB_QUARANTINED");

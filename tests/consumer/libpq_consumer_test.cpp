@@ -231,6 +231,7 @@ TEST_F(LibpqConsumer, AnIdPrunedDuringATransactionIsNotNewToIt) {
     const auto old = std::chrono::system_clock::now() - 5h;
     db_.exec("BEGIN");
     ASSERT_TRUE(accept(db_.handle(), "stock", "old", old));
+    ASSERT_TRUE(accept(db_.handle(), "stock", "young", std::chrono::system_clock::now()));
     db_.exec("COMMIT");
     const auto try_under = [&](const char* isolation, bool has_floor) {
         db_.exec("DELETE FROM outbox_inbox_floor");
@@ -586,7 +587,8 @@ TEST_F(LibpqConsumer, PruningWaitsForNobodyAndNobodyForIt) {
     db_.exec("INSERT INTO outbox_inbox_floor (consumer) VALUES ('default'), ('other')");
     db_.exec(
         "INSERT INTO outbox_inbox (consumer, message_id, message_time) SELECT c, 'old', "
-        "now() - interval '5 hours' FROM unnest('{a,default}'::text[]) c");
+        "now() - interval '5 hours' FROM unnest('{a,default}'::text[]) c "
+        "UNION ALL SELECT 'default', 'young', now()");
     Pg other(url_);
     other.exec("BEGIN; SELECT FROM outbox_inbox_floor WHERE consumer = 'other' FOR UPDATE");
     db_.exec("SET lock_timeout = '10s'");

@@ -8,6 +8,8 @@
 #include <thread>
 
 #include <outbox/adapters/libpq_consumer.h>
+#include <outbox/fence.h>
+#include <outbox/producer/emit.h>
 
 #include "tests/support/eventually.h"
 #include "tests/support/files.h"
@@ -218,6 +220,32 @@ TEST_F(MailboxSql, WhatWasPrunedMeanwhileIsNotDone) {
     EXPECT_THAT(take(member), IsEmpty());
     member.exec("COMMIT");
     EXPECT_EQ(db_->value("SELECT error_code FROM outbox_inbox_dead_letters"), "OB_QUARANTINED");
+}
+
+TEST_F(MailboxSql, PruningByAClockThatIsAheadBuriesNothing) {
+    db_->exec(
+        "CREATE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
+        "$$ SELECT pg_catalog.clock_timestamp() + interval '10 years' $$; "
+        "ALTER FUNCTION inbox_prune SET search_path = public, pg_catalog");
+    const std::string known = new_event_id();
+    const std::string fresh = new_event_id();
+    arrive(known, "k");
+    Pg member(url_);
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre(known));
+    apply(member, known);
+    member.exec("COMMIT");
+    db_->exec("SELECT inbox_prune(interval '30 days')");
+    EXPECT_EQ(db_->value("SELECT events -> 0 ->> 'why' FROM outbox_wait('billing', '" +
+                         fence_token(std::vector{fresh}) + "')"),
+              "not_seen");
+    arrive(known, "k");
+    arrive(fresh, "k");
+    member.exec("BEGIN");
+    EXPECT_THAT(take(member), ElementsAre(fresh));
+    apply(member, fresh);
+    member.exec("COMMIT");
+    EXPECT_EQ(effects(), known + " " + fresh);
 }
 
 TEST_F(MailboxSql, KeysOfOneMailboxAreNotThoseOfAnother) {

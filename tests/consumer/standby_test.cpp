@@ -150,6 +150,22 @@ TEST_F(RepeatsBesideAStandby, OfARequestWaitAsWritesDo) {
     EXPECT_TRUE(hangs([&] { session.exec("COMMIT"); }));
 }
 
+TEST_F(RepeatsBesideAStandby, OfTheFunctionsForAnyLanguageWaitAsWritesDo) {
+    pg_.exec(
+        "SELECT idempotency_complete('u', 'answered', (idempotency_claim('u', 'answered', "
+        "'f')).attempt, 201); SELECT idempotency_claim('u', 'done', 'f')");
+    for (const char* repeat :
+         {"SELECT inbox_accept('c', 'known')",
+          "SELECT inbox_accept('c', 'known', now() - interval '2 hours')",
+          "SELECT state <> 'repeat' FROM idempotency_claim('u', 'answered', "
+          "'f')",
+          "SELECT state <> 'repeat' FROM idempotency_claim('u', 'done', 'f')"}) {
+        EXPECT_TRUE(waits([&](PGconn* session) {
+            EXPECT_EQ(Pg::query(session, repeat)[0][0], "f") << repeat;
+        })) << repeat;
+    }
+}
+
 TEST_F(RepeatsBesideAStandby, OfAStepOfASagaWaitAsWritesDo) {
     Message command;
     command.id = "again";
@@ -205,6 +221,15 @@ TEST_F(RepeatsBesideAStandby, AreNothingInTheLogWhereNoStandbyIsWaitedFor) {
     EXPECT_EQ(Pg::query(store_.connection(), "SELECT pg_current_xact_id_if_assigned()")[0][0],
               std::nullopt);
     EXPECT_TRUE(store_.inbox().commit().ok());
+    pg_.exec("SELECT idempotency_claim('u', 'done', 'f')");
+    for (const char* repeat :
+         {"SELECT inbox_accept('c', 'known')", "SELECT idempotency_claim('u', 'done', 'f')"}) {
+        Pg session(url_);
+        session.exec("BEGIN");
+        session.query(repeat);
+        EXPECT_EQ(session.query("SELECT pg_current_xact_id_if_assigned()")[0][0], std::nullopt)
+            << repeat;
+    }
 }
 
 }  // namespace

@@ -288,7 +288,7 @@ class Mailbox:
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """`state`: "new" (do the work, then `complete_key`), "repeat" (send the stored answer),
+    """`state`: "new" (do the work, then `complete_key`), "repeat" (commit, send the stored answer),
     "running" (409) or "mismatch" (422)."""
 
     state: str

@@ -82,7 +82,10 @@ async fn answer(caller: &str, key: &str, body: &[u8], order: Order) -> Result<An
             let why = "the key was used for another request\n";
             return Ok(Answer::new(StatusCode::UNPROCESSABLE_ENTITY, why));
         }
-        _ => return Answer::stored(&claim),
+        _ => {
+            transaction.commit().await?;
+            return Answer::stored(&claim);
+        }
     }
     let placed = store_order(&transaction, &order.order_id, caller, order.cents).await?.json();
     transaction

@@ -215,8 +215,12 @@ class PostgresSql final : public Sql {
     Result<PrunedInbox> prunable(std::int64_t retention_s) override {
         const auto rows =
             run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > '-infinity' AND "
-                "message_time < least(clock_timestamp(), (SELECT min(received_at) FROM "
-                "outbox_mailbox)) - $1::bigint * interval '1 second'), "
+                // As far back as inbox_prune looks for a message.
+                "message_time < least((SELECT max(now() - b.back) FROM (SELECT max(message_time) "
+                "FROM outbox_inbox WHERE message_time < now() + interval '1 day') n(newest), "
+                "(SELECT interval '1 minute' * 2 ^ i FROM generate_series(0, 26) i) b(back) "
+                "WHERE newest > now() - b.back), (SELECT min(received_at) FROM outbox_mailbox)) "
+                "- $1::bigint * interval '1 second'), "
                 "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= statement_timestamp()"
                 "), (SELECT count(*) FROM outbox_saga WHERE finished_at < statement_timestamp() - "
                 "$1::bigint * interval '1 second') + (SELECT count(*) FROM outbox_saga_steps WHERE "

@@ -15,6 +15,14 @@ constexpr std::int64_t kPruneRows = 10'000;
 constexpr std::int64_t kMicroseconds = 1'000'000;
 constexpr std::int64_t kAuditedIds = 1'000;  // of one action
 
+// From before that a message may be forgotten, of $1, the time, and $2, the retention in seconds.
+// As the SQL function inbox_prune of PostgreSQL, where it is explained; here the newest is one
+// look.
+constexpr const char* kTooOld =
+    "min($1 + 0, (SELECT max(message_time) FROM outbox_inbox WHERE message_time < $1 + "
+    "86400000000), coalesce((SELECT min(received_at) FROM outbox_mailbox), $1 + 0)) "
+    "- $2 * 1000000";
+
 class SqliteSql final : public Sql {
   public:
     static Result<std::unique_ptr<Sql>> open(const std::string& path, int busy_timeout_s,
@@ -80,7 +88,6 @@ class SqliteSql final : public Sql {
         return "(CASE WHEN json_valid(" + column + ") THEN " + column + " ->> '" + name + "' END)";
     }
 
-    // The same rules as the SQL function inbox_prune of PostgreSQL, where they are explained.
     Result<PrunedInbox> prune(std::int64_t retention_s, const std::string& consumer) override {
         if (retention_s < kLeastRetentionS) {
             return ErrorInfo{ErrorCode::kConfigInvalid,
@@ -94,22 +101,24 @@ class SqliteSql final : public Sql {
         PrunedInbox pruned;
         Status status = run("BEGIN IMMEDIATE", {}, nullptr).status();
         if (!status.ok()) return status;
+        const std::string too_old = std::string("message_time > -9223372036854775807 AND ") +
+                                    "message_time < " + kTooOld + " AND $3 IN ('', consumer) ";
+        const std::vector<std::string> which{now, std::to_string(retention_s), consumer, rows};
         status = run("INSERT INTO outbox_inbox_floor (consumer, floor) "
-                     "SELECT consumer, min($1 + 0, coalesce((SELECT min(received_at) "
-                     "  FROM outbox_mailbox), $1 + 0)) - $2 * 1000000 "
-                     "FROM (SELECT DISTINCT consumer FROM outbox_inbox) "
-                     "WHERE $3 IN ('', consumer) "
-                     "ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor "
-                     "WHERE floor < excluded.floor",
-                     {now, std::to_string(retention_s), consumer}, nullptr)
+                     "SELECT consumer, max(message_time) + 1 FROM ("
+                     "  SELECT consumer, message_time FROM outbox_inbox WHERE " +
+                         too_old +
+                         "  ORDER BY message_time LIMIT $4) GROUP BY consumer "
+                         "ON CONFLICT (consumer) DO UPDATE SET floor = excluded.floor "
+                         "WHERE floor < excluded.floor",
+                     which, nullptr)
                      .status();
         if (status.ok()) {
             status = run("DELETE FROM outbox_inbox WHERE (consumer, message_id) IN ("
-                         "SELECT i.consumer, i.message_id FROM outbox_inbox i "
-                         "JOIN outbox_inbox_floor f USING (consumer) "
-                         "WHERE i.message_time < f.floor AND i.message_time > -9223372036854775807 "
-                         "AND $1 IN ('', i.consumer) LIMIT $2)",
-                         {consumer, rows}, &pruned.messages)
+                         "SELECT consumer, message_id FROM outbox_inbox "
+                         "JOIN outbox_inbox_floor f USING (consumer) WHERE " +
+                             too_old + "AND message_time < f.floor LIMIT $4)",
+                         which, &pruned.messages)
                          .status();
         }
         if (status.ok()) {
@@ -143,12 +152,13 @@ class SqliteSql final : public Sql {
 
     Result<PrunedInbox> prunable(std::int64_t retention_s) override {
         const auto rows =
-            run("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > "
-                "-9223372036854775807 AND message_time < min($1 + 0, coalesce((SELECT "
-                "min(received_at) FROM outbox_mailbox), $1 + 0)) - $2 * 1000000), "
-                "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= $1 + 0), "
-                "(SELECT count(*) FROM outbox_saga WHERE finished_at < $1 - $2 * 1000000) + "
-                "(SELECT count(*) FROM outbox_saga_steps WHERE updated_at < $1 - $2 * 1000000)",
+            run(std::string("SELECT (SELECT count(*) FROM outbox_inbox WHERE message_time > "
+                            "-9223372036854775807 AND message_time < ") +
+                    kTooOld +
+                    "), "
+                    "(SELECT count(*) FROM outbox_idempotency WHERE expires_at <= $1 + 0), "
+                    "(SELECT count(*) FROM outbox_saga WHERE finished_at < $1 - $2 * 1000000) + "
+                    "(SELECT count(*) FROM outbox_saga_steps WHERE updated_at < $1 - $2 * 1000000)",
                 {std::to_string(clock_.wall_us()), std::to_string(retention_s)}, nullptr);
         if (!rows.ok()) return rows.status();
         return PrunedInbox{number((*rows)[0][0]), number((*rows)[0][1]), number((*rows)[0][2])};

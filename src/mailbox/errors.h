@@ -20,4 +20,10 @@ namespace outbox::mailbox {
     return advice == Advice::kRetryEvent || advice == Advice::kDeadLetter;
 }
 
+/// True when the server says that it ended the statement: fewer rows may do. One that says nothing
+/// is down.
+[[nodiscard]] inline bool took_too_long(const ErrorInfo& error) {
+    return error.code == ErrorCode::kSinkTimeout && !error.backend_code.empty();
+}
+
 }  // namespace outbox::mailbox

@@ -14,6 +14,7 @@ namespace {
 constexpr int kMaxLooks = 1'000;
 constexpr std::chrono::milliseconds kLookFor{1'000};
 constexpr std::size_t kMaxGuilty = 1'000;  // more are found anew
+constexpr std::size_t kMaxSlow = 10'000;   // likewise
 // Between two looks whether what was inserted is recorded.
 constexpr std::chrono::milliseconds kAskReady{2};
 
@@ -24,7 +25,10 @@ TableSink::Time TableSink::machine_now() {
 }
 
 bool TableSink::publish(const spi::Record& record) {
-    if (messages_.size() >= batch_messages_ || bytes_ >= kMaxBatchBytes) return false;
+    if (messages_.size() >= kMaxBatchMessages || bytes_ >= kMaxBatchBytes) return false;
+    const bool together = turn_of(record.id) == Turn::kTogether;
+    if (together && together_ >= batch_messages_) return false;
+    if (together) ++together_;
     const std::string_view headers = headers_json(record.headers);
     messages_.push_back({record.token,
                          {.id = record.id.data() == nullptr ? std::string_view("") : record.id,
@@ -53,17 +57,81 @@ void TableSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
     suspects_.clear();
     looks_ = 0;
     out_of_time_ = false;
+    was_ended_ = false;
     const Time begun = now_();
     look_until_ = begun + kLookFor;
     write_until_ = begun + kWriteFor;
     const std::size_t taken_before = out.acknowledged.size();
     const std::size_t failed_before = out.failed.size();
-    write(messages_, out);
+    take_turns();
+    const bool last_first = last_first_;
+    if (last_first) write_last(out);
+    write_singly(those_of(Turn::kAlone), out);
+    write_together(out);
+    if (!last_first) write_last(out);
     blame(out, failed_before, out.acknowledged.size() > taken_before);
-    fit_batch(now_() - begun);
     messages_.clear();
     json_.clear();
     bytes_ = 0;
+    together_ = 0;
+}
+
+TableSink::Turn TableSink::turn_of(std::string_view id) const {
+    if (slow_.empty()) return Turn::kTogether;
+    const auto found = slow_.find(std::string(id));
+    return found == slow_.end() ? Turn::kTogether : found->second;
+}
+
+void TableSink::is_slow(std::string_view id, Turn turn) {
+    if (slow_.size() >= kMaxSlow) slow_.clear();
+    Turn& known = slow_.try_emplace(std::string(id), turn).first->second;
+    known = std::max(known, turn);
+}
+
+// Sorts the batch. The messages of a key have the same turn, so that they stay in their order.
+void TableSink::take_turns() {
+    if (slow_.empty()) return;
+    turn_of_key_.clear();
+    for (Message& message : messages_) {
+        message.turn = turn_of(message.row.id);
+        if (message.turn == Turn::kTogether || message.row.key.empty()) continue;
+        Turn& turn = turn_of_key_[message.row.key];
+        turn = std::max(turn, message.turn);
+    }
+    for (Message& message : messages_) {
+        const auto found = turn_of_key_.find(message.row.key);
+        if (found != turn_of_key_.end()) message.turn = found->second;
+    }
+    std::ranges::stable_sort(messages_, {}, &Message::turn);
+}
+
+std::span<const TableSink::Message> TableSink::those_of(Turn turn) const {
+    return std::ranges::equal_range(messages_, turn, {}, &Message::turn);
+}
+
+void TableSink::write_singly(std::span<const Message> part, spi::Completions& out) {
+    for (std::size_t i = 0; i < part.size(); ++i) write(part.subspan(i, 1), out);
+}
+
+void TableSink::write_together(spi::Completions& out) {
+    const std::span<const Message> part = those_of(Turn::kTogether);
+    const Time begun = now_();
+    const bool in_time = !out_of_time_ && begun < write_until_;
+    write(part, out);
+    if (in_time && !part.empty()) fit_batch(now_() - begun, part.size());
+}
+
+// They take turns with the others, however long those take.
+void TableSink::write_last(spi::Completions& out) {
+    const std::span<const Message> part = those_of(Turn::kLast);
+    if (part.empty()) return;
+    const bool wait = part.size() < messages_.size() && now_() < last_again_;
+    last_first_ = !wait && (out_of_time_ || now_() >= write_until_);
+    if (wait) {
+        for (const Message& message : part) hand_back(message, out);
+    } else {
+        write_singly(part, out);
+    }
 }
 
 // Where it cannot be asked the batch fails, as where nothing can be prepared.
@@ -117,15 +185,17 @@ void TableSink::write(std::span<const Message> part, spi::Completions& out) {
     if (taken.ok()) {
         for (const Message& message : std::span(live).first(*taken)) {
             out.acknowledged.push_back(message.token);
+            if (!slow_.empty()) slow_.erase(std::string(message.row.id));
         }
         for (const Message& message : std::span(live).subspan(*taken)) hand_back(message, out);
         out_of_time_ = *taken < live.size();
         return;
     }
     const Status status = taken.status();
-    if (live.size() > 1 && took_too_long(status.error())) {
+    if (took_too_long(status.error())) {
         out_of_time_ = true;
-        write(live, out);
+        was_ended_ = true;
+        ended(live, status.error(), out);
         return;
     }
     const bool may_be_a_members = may_look_closer(status.error());
@@ -155,18 +225,32 @@ void TableSink::hand_back(const Message& message, spi::Completions& out) {
                           .behind = true});
 }
 
-// The server says that it ended the statement: fewer rows may do. One that says nothing is down.
-bool TableSink::took_too_long(const ErrorInfo& error) {
-    return error.code == ErrorCode::kSinkTimeout && !error.backend_code.empty();
+// One of several may be what took so long, or all of them together. That one alone is at fault is
+// not told here, as the database may hang for a while: it fails as in an outage, and the circuit
+// finds out while others pass.
+void TableSink::ended(std::span<const Message> part, const ErrorInfo& error,
+                      spi::Completions& out) {
+    for (const Message& message : part) {
+        is_slow(message.row.id, part.size() > 1 ? Turn::kAlone : Turn::kLast);
+    }
+    if (part.size() > 1) {
+        for (const Message& message : part) hand_back(message, out);
+        return;
+    }
+    last_again_ = now_() + kBetweenSlow;
+    client_->drop();  // another server, another plan
+    out.failed.push_back({part[0].token, error});
 }
 
 // A table where a row takes long gets what it takes in time, and not the same batch again and
 // again.
-void TableSink::fit_batch(std::chrono::steady_clock::duration took) {
+void TableSink::fit_batch(std::chrono::steady_clock::duration took, std::size_t messages) {
     if (!down_.ok()) return;
-    if (out_of_time_ || took > kWriteFor) {
-        batch_messages_ = std::max<std::size_t>(1, messages_.size() / 2);
-    } else if (took < kQuick && messages_.size() >= batch_messages_) {
+    if (was_ended_) {
+        batch_messages_ = 1;
+    } else if (out_of_time_ || took > kWriteFor) {
+        batch_messages_ = std::max<std::size_t>(1, messages / 2);
+    } else if (took < kQuick && messages >= batch_messages_) {
         batch_messages_ = std::min(batch_messages_ * 2, kMaxBatchMessages);
     }
 }
@@ -191,7 +275,8 @@ void TableSink::blame(spi::Completions& out, std::size_t failed_before, bool oth
     }
     for (std::size_t i = failed_before; i < out.failed.size(); ++i) {
         spi::FailedRecord& failed = out.failed[i];
-        if (!blames_a_message(failed.error.advice)) failed.behind = true;
+        if (blames_a_message(failed.error.advice) || took_too_long(failed.error)) continue;
+        failed.behind = true;
     }
 }
 

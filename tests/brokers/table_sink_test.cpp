@@ -27,6 +27,7 @@ constexpr std::chrono::seconds kStatementTimeout{8};
 // Takes all rows but those, as a table with a policy or a trigger does, by a clock of its own.
 struct Policy {
     std::set<std::string> refused;
+    std::set<std::string> slow;  // for longer than a statement may take
     Advice advice = Advice::kRetryDestination;
     milliseconds per_row{0};
     milliseconds per_refusal{0};
@@ -49,7 +50,10 @@ class PolicyClient final : public Client {
                 return {ErrorCode::kSinkUnavailable, policy_.advice, "the policy"};
             }
         }
-        const milliseconds takes = policy_.per_row * rows.size();
+        milliseconds takes = policy_.per_row * rows.size();
+        for (const Row& row : rows) {
+            if (policy_.slow.contains(std::string(row.id))) takes += 2 * kStatementTimeout;
+        }
         policy_.now += std::min<milliseconds>(takes, kStatementTimeout);
         if (takes > kStatementTimeout) {
             return ErrorInfo{ErrorCode::kSinkTimeout, Advice::kRetryDestination, "57014", "long"};
@@ -79,6 +83,19 @@ class TableSinkTest : public testing::Test {
         spi::Completions out;
         sink_.poll(std::chrono::milliseconds(0), out);
         return out;
+    }
+    // The same, and what is in or failed for itself is taken out of `ids`: these failed, and not
+    // with an advice that blames them.
+    std::vector<std::string> poll(std::vector<std::string>& ids, const std::string& key = {}) {
+        const std::vector<std::string> sent = ids;
+        const spi::Completions out = send(sent, key);
+        for (const std::uint64_t token : out.acknowledged) std::erase(ids, sent[token]);
+        std::vector<std::string> failed;
+        for (const spi::FailedRecord& one : out.failed) {
+            EXPECT_EQ(one.error.advice, Advice::kRetryDestination);
+            if (!one.behind) failed.push_back(sent[one.token]);
+        }
+        return failed;
     }
     static std::vector<std::string> numbered(int count) {
         std::vector<std::string> ids;
@@ -208,6 +225,57 @@ TEST_F(TableSinkTest, ASlowTableIsSentWhatItTakesInTime) {
     policy_.per_row = milliseconds(0);
     for (int polls = 0; polls < 5; ++polls) send(ids);
     EXPECT_EQ(send(ids).acknowledged.size(), 500U);
+}
+
+// One look finds it, whatever the size of the batch, and the circuit tells whose fault it is.
+TEST_F(TableSinkTest, AMessageThatTakesTooLongIsFoundAtOnceAndLeavesTimeToTheOthers) {
+    policy_.slow = {"7"};
+    std::vector<std::string> ids = numbered(500);
+    const TableSink::Time begun = policy_.now;
+    EXPECT_THAT(poll(ids), ElementsAre());
+    EXPECT_EQ(ids.size(), 500U);
+    EXPECT_THAT(poll(ids), ElementsAre("7"));
+    EXPECT_THAT(poll(ids), ElementsAre()) << "others are first";
+    EXPECT_THAT(ids, ElementsAre("7"));
+    EXPECT_EQ(policy_.now - begun, 2 * kStatementTimeout);
+    for (int n = 500; n < 510; ++n) {
+        const bool its_turn = n % 5 == 4;
+        if (its_turn) policy_.now += TableSink::kBetweenSlow;
+        ids.push_back(std::to_string(n));
+        EXPECT_EQ(poll(ids).size(), its_turn ? 1U : 0U);
+        EXPECT_THAT(ids, ElementsAre("7"));
+    }
+    EXPECT_THAT(poll(ids), ElementsAre("7")) << "nobody else waits";
+    policy_.slow.clear();
+    EXPECT_THAT(poll(ids), ElementsAre());
+    EXPECT_THAT(ids, ElementsAre());
+}
+
+TEST_F(TableSinkTest, ThoseThatTakeTooLongAndThoseThatTakeLongHaveTheirTurns) {
+    policy_.per_row = milliseconds(7'000);
+    policy_.slow = {"a", "b"};
+    int failed = 0;
+    std::size_t taken = 0;
+    for (int n = 0; n < 40; ++n) {
+        std::vector<std::string> ids = {"a", "b", std::to_string(n), std::to_string(n + 1'000)};
+        failed += static_cast<int>(poll(ids).size());
+        taken += 4 - ids.size();
+    }
+    EXPECT_GE(failed, 10);
+    EXPECT_GE(taken, 10U);
+}
+
+TEST_F(TableSinkTest, WhatFollowsOneThatTakesTooLongOnItsKeyIsNotWritten) {
+    policy_.slow = {"2"};
+    std::vector<std::string> ids = numbered(5);
+    for (int polls = 0; polls < 5; ++polls) {
+        poll(ids, "one-key");
+        policy_.now += TableSink::kBetweenSlow;
+    }
+    EXPECT_THAT(policy_.rows, ElementsAre("0", "1"));
+    policy_.slow.clear();
+    for (int polls = 0; polls < 5; ++polls) poll(ids, "one-key");
+    EXPECT_THAT(policy_.rows, ElementsAre("0", "1", "2", "3", "4"));
 }
 
 TEST_F(TableSinkTest, ASingleMessageThatTakesTooLongIsAnOutage) {

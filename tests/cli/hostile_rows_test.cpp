@@ -394,5 +394,27 @@ TEST_F(HostileRows, ADelayedEventThatTheOutboxRefusesWaitsAlone) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
 }
 
+// As where a trigger hangs until `statement_timeout`.
+TEST_F(HostileRows, AnEventForWhichAMailboxesServerEndsTheStatementIsADeadLetterAlone) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    pg_.exec(
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.key = 'bad' "
+        "THEN RAISE EXCEPTION 'slow' USING ERRCODE = '57014'; END IF; RETURN NEW; END $$; CREATE "
+        "TRIGGER slow BEFORE INSERT ON outbox_mailbox FOR EACH ROW EXECUTE FUNCTION slow()");
+    const auto emit = [&](const std::string& key) {
+        pg_.exec("SELECT outbox_emit('orders', '{}', key => '" + key + "')");
+    };
+    Process running = relay("outbox_events");
+    emit("bad");
+    int others = 0;
+    ASSERT_TRUE(eventually(kDeadline, "it is given up on, while others pass", [&] {
+        emit("k-" + std::to_string(++others));
+        return pg_.value("SELECT count(*) FROM outbox_dead_letters") == "1";
+    })) << running.stderr_text();
+    EXPECT_TRUE(becomes("SELECT count(*) FROM outbox_mailbox", std::to_string(others), running));
+    EXPECT_EQ(pg_.value("SELECT attempts FROM outbox_dead_letters"), "5");
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
 }  // namespace
 }  // namespace outbox::test

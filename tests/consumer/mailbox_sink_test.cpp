@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <deque>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -311,6 +312,50 @@ TEST(MailboxSinkPostgres, WhatATriggerMeetsElsewhereIsItsMessagesAndTheServersEn
     ASSERT_THAT(failed_tokens(out), ElementsAre(3, 4));
     EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryEvent);
     EXPECT_EQ(out.failed[1].error.advice, Advice::kRetryDestination);
+}
+
+// As `statement_timeout` and `lock_timeout` do.
+TEST(MailboxSinkPostgres, AMessageForWhichTheServerEndsTheStatementHoldsNoOther) {
+    for (const std::string state : {"57014", "55P03"}) {
+        PostgresDatabase database;
+        Pg pg(database.url());
+        ASSERT_TRUE(make_mailbox_sink(database.mailbox_url()).value_or_throw()->check().ok());
+        pg.exec(
+            "CREATE SEQUENCE ends; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ "
+            "BEGIN "
+            "IF NEW.id = '7' THEN PERFORM nextval('ends'); RAISE 'slow' USING ERRCODE = '" +
+            state +
+            "'; END IF; RETURN NEW; END $$; CREATE TRIGGER slow BEFORE INSERT ON outbox_mailbox "
+            "FOR EACH ROW EXECUTE FUNCTION slow()");
+        const auto sink = make_mailbox_sink(database.mailbox_url()).value_or_throw();
+        std::deque<std::string> ids;
+        std::vector<spi::Record> left;
+        for (std::uint64_t n = 0; n < 100; ++n) {
+            const std::string& id = ids.emplace_back(std::to_string(n));
+            left.push_back(record(n, id, id, "v"));
+        }
+        int looks = 0;
+        for (int polls = 0; left.size() > 1; ++polls) {
+            ASSERT_LT(polls, 20);
+            const auto out = publish_all(*sink, left);
+            for (const auto& failed : out.failed) {
+                EXPECT_EQ(failed.error.advice, Advice::kRetryDestination);
+                if (failed.behind) continue;
+                EXPECT_EQ(failed.token, 7U) << describe(failed.error);
+                ++looks;
+            }
+            std::erase_if(left, [&](const spi::Record& one) {
+                return std::ranges::count(out.acknowledged, one.token) > 0;
+            });
+        }
+        EXPECT_GE(looks, 1);
+        // With the others, and alone; once more where this machine is slow.
+        EXPECT_LE(pg.number("SELECT last_value FROM ends"), 3);
+        ASSERT_EQ(left.size(), 1U);
+        EXPECT_EQ(left[0].token, 7U);
+        pg.exec("DROP TRIGGER slow ON outbox_mailbox");
+        EXPECT_THAT(publish_all(*sink, left).acknowledged, ElementsAre(7U));
+    }
 }
 
 TEST(MailboxSinkPostgres, SaysWhichOfUserDatabaseAndAddressIsWrong) {

@@ -20,10 +20,9 @@ constexpr std::int64_t kRoomAgain = kMaxQueuePerEndpoint / 50;
 constexpr std::int64_t kLookAgainUs = 500'000;
 // So long in all before a batch; the queues that are left have their turn before the next one.
 constexpr std::int64_t kLooksForUs = 100'000;
-// Of one transaction.
-constexpr std::size_t kMaxTargets = 10'000;
-constexpr std::size_t kMaxBytes = std::size_t{32} << 20;
-constexpr std::size_t kMaxBegun = 1'000;  // more events are begun anew
+constexpr std::size_t kMaxBytes = std::size_t{32} << 20;  // of one transaction
+constexpr std::size_t kMaxBegun = 1'000;                  // more events are begun anew
+constexpr std::size_t kMaxSlow = 1'000;                   // more are found anew
 
 }  // namespace
 
@@ -38,21 +37,39 @@ Status FanOut::insert(std::span<const mailbox::Row> rows) {
 
 // The events that are in are told before an error, as what they missed is counted already.
 Result<std::size_t> FanOut::insert_some(std::span<const mailbox::Row> rows) {
-    const std::int64_t until_us = clock_.boot_us() + kInsertForUs;
+    std::int64_t until_us = clock_.boot_us() + kInsertForUs;
+    if (!slow_.empty() && slow_.contains(std::string(rows.front().id))) most_targets_ = 1;
     std::size_t taken = 0;
+    bool was_ended = false;
     Status status;
     do {
         const std::size_t whole = choose(rows.subspan(taken));
         status = look_at_headers();
+        const std::int64_t begun_us = clock_.boot_us();
         if (status.ok()) status = write();
-        if (!status.ok()) break;
-        remember(whole);
-        taken += whole;
+        if (status.ok()) {
+            remember(whole);
+            taken += whole;
+            fit(clock_.boot_us() - begun_us);
+            continue;
+        }
+        if (!mailbox::took_too_long(status.error())) break;
+        most_targets_ = 1;
+        if (targets_.size() == 1) {
+            if (slow_.size() >= kMaxSlow) slow_.clear();
+            slow_.emplace(events_[targets_.front().event].id);
+            break;
+        }
+        status = {};
+        if (std::exchange(was_ended, true)) break;
+        until_us = clock_.boot_us() + kInsertForUs;
     } while (taken < rows.size() && clock_.boot_us() < until_us);
     if (!status.ok()) {
         // What was refused may be an endpoint that is gone, and another server may be asked next.
         refreshed_us_ = 0;
-        if (!mailbox::blames_a_message(status.error().advice)) begun_.clear();
+        const bool answers = mailbox::blames_a_message(status.error().advice) ||
+                             mailbox::took_too_long(status.error());
+        if (!answers) begun_.clear();
         if (taken == 0) return status;
     }
     if (taken > 0) all_recorded_ = false;
@@ -99,9 +116,10 @@ Status FanOut::refresh() {
     }
     // An event goes on at its place among these, as they are.
     const bool same =
-        *version == version_ &&
         std::equal(subscribers.begin(), subscribers.end(), subscribers_.begin(), subscribers_.end(),
-                   [](const auto& now, const auto& before) { return now.id == before.id; });
+                   [](const Subscriber& now, const Subscriber& before) {
+                       return now.id == before.id && now.created_at_us == before.created_at_us;
+                   });
     if (!same) begun_.clear();
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
@@ -176,7 +194,7 @@ std::size_t FanOut::choose(std::span<const mailbox::Row> rows) {
                 ++missed_[i];
                 continue;
             }
-            if (targets_.size() == kMaxTargets || bytes >= kMaxBytes) {
+            if (targets_.size() >= most_targets_ || bytes >= kMaxBytes) {
                 cut_at_ = i;
                 return event;
             }
@@ -192,6 +210,9 @@ void FanOut::remember(std::size_t whole) {
     for (std::size_t i = 0; i < whole && !begun_.empty(); ++i) {
         begun_.erase(std::string(events_[i].id));
     }
+    for (std::size_t i = 0; i < events_.size() && !slow_.empty(); ++i) {
+        slow_.erase(std::string(events_[i].id));
+    }
     if (whole < events_.size()) {
         if (begun_.size() >= kMaxBegun) begun_.clear();
         begun_[std::string(events_[whole].id)] = cut_at_;
@@ -200,6 +221,14 @@ void FanOut::remember(std::size_t whole) {
         missed_total_ += missed_[i];
         subscribers_[i].queue.uncounted += missed_[i];
         subscribers_[i].queue.untold += missed_[i];
+    }
+}
+
+void FanOut::fit(std::int64_t took_us) {
+    if (took_us > kInsertForUs) {
+        most_targets_ = std::max<std::size_t>(1, targets_.size() / 2);
+    } else if (took_us < kQuickUs && targets_.size() >= most_targets_) {
+        most_targets_ = std::min(most_targets_ * 2, kMaxTargets);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "core/clock.h"
@@ -26,6 +27,10 @@ class FanOut final : public mailbox::Client {
   public:
     /// So long a call of `insert_some` begins further transactions.
     static constexpr std::int64_t kInsertForUs = 5'000'000;
+    /// What takes less leaves room for a transaction twice as large.
+    static constexpr std::int64_t kQuickUs = 3'500'000;
+    /// Deliveries of one transaction.
+    static constexpr std::size_t kMaxTargets = 10'000;
 
     /// `queues` and `clock` outlive it.
     FanOut(std::unique_ptr<Inlet> inlet, Queues& queues, const core::Clock& clock)
@@ -41,7 +46,9 @@ class FanOut final : public mailbox::Client {
     Status insert(std::span<const mailbox::Row> rows) override;
     /// In several transactions where there are very many deliveries, and begins none after
     /// `kInsertForUs`, or an error behind events that are in. An event of which a part is written
-    /// goes on behind that when it comes again. Errors: those of `Inlet`, and kRecordRefused/
+    /// goes on behind that when it comes again. Where the server ends a transaction that takes too
+    /// long, smaller ones follow, for `kInsertForUs` once more; it is an error where that held a
+    /// single delivery. Errors: those of `Inlet`, and kRecordRefused/
     /// dead_letter, before anything of its transaction is written, where a request carries no
     /// header of an event's.
     Result<std::size_t> insert_some(std::span<const mailbox::Row> rows) override;
@@ -84,6 +91,7 @@ class FanOut final : public mailbox::Client {
     [[nodiscard]] Status look_at_headers() const;
     Status write();
     void remember(std::size_t whole);
+    void fit(std::int64_t took_us);
 
     std::unique_ptr<Inlet> inlet_;
     Queues& queues_;
@@ -101,6 +109,10 @@ class FanOut final : public mailbox::Client {
     std::vector<std::int64_t> missed_;  // by subscriber, of the transaction
     // Of events of which a part is written, the subscriber at which they go on.
     std::unordered_map<std::string, std::uint32_t> begun_;
+    std::size_t most_targets_ = kMaxTargets;  // of one transaction, by how long the last ones took
+    // Events of which the server ended a delivery alone, and of which none was written since: they
+    // begin with one.
+    std::unordered_set<std::string> slow_;
     std::int64_t missed_total_ = 0;
 };
 

@@ -2025,6 +2025,37 @@ TEST(WebhookReads, TakeNoMoreOfALongQueueThanASlice) {
     EXPECT_LT(pg.number(fetched), kQueued);
 }
 
+// As `statement_timeout` does, of 8 s, where a delivery takes 80 ms.
+TEST(WebhookWrites, AnEventForWhichTheServerEndsTheStatementIsWrittenInParts) {
+    constexpr int kEndpoints = 250;
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    Pg pg(database.url());
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    pg.exec(
+        "INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) SELECT 'more-' || n, "
+        "url, secrets FROM outbox_webhook_endpoints, generate_series(2, " +
+        std::to_string(kEndpoints) +
+        ") n; CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF (SELECT "
+        "count(*) FROM fresh) > 100 THEN RAISE 'slow' USING ERRCODE = '57014'; END IF; RETURN "
+        "NULL; END $$; CREATE TRIGGER slow AFTER INSERT ON outbox_webhook_deliveries "
+        "REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION slow()");
+    Rig rig(database.url());
+    const std::string deliveries = "SELECT count(*) FROM outbox_webhook_deliveries";
+    for (const char* id : {"e1", "e2"}) {
+        for (int tries = 0; !rig.write({{.id = id, .key = "k"}}).empty(); ++tries) {
+            ASSERT_LT(tries, 3);
+        }
+    }
+    EXPECT_EQ(pg.number(deliveries), 2 * kEndpoints);
+    EXPECT_EQ(pg.number("SELECT count(DISTINCT endpoint_id) FROM outbox_webhook_deliveries WHERE "
+                        "event_id = 'e2' AND position > ALL (SELECT position FROM "
+                        "outbox_webhook_deliveries WHERE event_id = 'e1')"),
+              kEndpoints);
+}
+
 // Who cannot reach the database has not lost the lease, and does not say that it is back.
 TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
     PostgresDatabase database;

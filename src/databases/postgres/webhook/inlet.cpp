@@ -8,10 +8,12 @@
 
 #include "core/sql_text.h"
 #include "databases/postgres/arrays.h"
+#include "databases/postgres/errors.h"
 #include "databases/postgres/session.h"
 #include "databases/postgres/webhook/endpoints.h"
 #include "databases/postgres/webhook/place.h"
 #include "databases/postgres/webhook/store.h"
+#include "mailbox/errors.h"
 
 namespace outbox::postgres {
 namespace {
@@ -278,6 +280,9 @@ class PostgresInlet final : public webhook::Inlet {
     ErrorInfo failed(const ErrorInfo& error) {
         ErrorInfo told = webhook_error(error);
         if (told.advice == Advice::kRetryDestination) session_.drop();
+        // As sinks call it that the server ended a statement.
+        const ErrorInfo of_sink = mailbox_error(error.backend_code, {});
+        if (mailbox::took_too_long(of_sink)) told.code = of_sink.code;
         return told;
     }
 

@@ -52,7 +52,7 @@ void ReadMark::begin_read() {
 
 void ReadMark::append_holes(bool all, std::vector<PositionRange>& out) {
     all = all || holes_.size() <= look_at_all_;
-    left_out_ = false;
+    left_out_ = forgot_left_out_ = false;
     begin_read();
     reading_ = true;
     const auto prepared = [](const Writer& writer) { return writer.prepared; };
@@ -156,7 +156,7 @@ bool ReadMark::saw(Position position) {
 }
 
 bool ReadMark::writers_now(std::span<const Writer> writers) {
-    bool quiet = true;
+    bool quiet = !std::exchange(forgot_left_out_, false);
     drop_unused_generations();
     const std::set<Writer> now(writers.begin(), writers.end());
     std::set<Writer> prepared;
@@ -238,7 +238,7 @@ void ReadMark::merge_newest_generations() {
 }
 
 void ReadMark::forget_writers() {
-    left_out_ = false;
+    forgot_left_out_ = left_out_;
     for (Hole& hole : holes_) hole.generation = open_generation_;
     generations_.clear();
     last_prepared_.clear();

@@ -97,7 +97,8 @@ class ReadMark {
     bool writers_now(std::span<const Writer> writers);
 
     /// What writers are called may have begun anew (another connection, a restarted server): every
-    /// hole waits for writers that are asked for from now on.
+    /// hole waits for writers that are asked for from now on. A read that is under way closes none,
+    /// and if it has left some out the next `writers_now` says no.
     void forget_writers();
 
     /// A row was found where none could be: reads look there again. Below the mark only.
@@ -135,6 +136,7 @@ class ReadMark {
     Position mark_ = 0;
     std::size_t look_at_all_ = kLookAtAll;
     bool left_out_ = false;
+    bool forgot_left_out_ = false;       // by whom what this read left out may have been filled
     bool reading_ = false;               // `append_holes` began a read
     std::vector<PositionRange> ranges_;  // scratch
     std::vector<Hole> holes_;            // ascending, disjoint

@@ -274,6 +274,40 @@ TEST(ReadMark, AskedAnewForWritersAfterTheyLostTheirNames) {
     EXPECT_EQ(read(mark, {}), (Ranges{{1, 2}}));
 }
 
+TEST(ReadMark, AReadBehindWhichWritersLostTheirNamesClosesNothing) {
+    ReadMark mark;
+    read(mark, {3});
+    mark.writers_now({{kOne}});
+    mark.writers_now({});
+    Ranges ranges;
+    mark.append_holes(false, ranges);
+    mark.forget_writers();
+    mark.writers_now({});
+    EXPECT_TRUE(read(mark, {}).empty());
+    EXPECT_EQ(read(mark, {}), (Ranges{{1, 2}}));
+}
+
+// One that lives may have filled them under another name, and then others have written what was
+// read.
+TEST(ReadMark, WhatWasReadIsDroppedWhereWritersLostTheirNamesAndHolesWereLeftOut) {
+    ReadMark mark(0, 1);
+    read(mark, {2, 4, 6, 8, 10});
+    Ranges ranges;
+    for (int look = 0; look < 9; ++look) {
+        mark.writers_now({{kOne}});
+        mark.append_holes(false, ranges);
+        if (!mark.left_out()) read(mark, {});
+    }
+    ASSERT_TRUE(mark.left_out());
+    mark.forget_writers();
+    EXPECT_TRUE(mark.left_out());
+    EXPECT_FALSE(mark.writers_now({{kOne}}));
+    ranges.clear();
+    mark.append_holes(false, ranges);
+    EXPECT_EQ(ranges.size(), 5U) << "the next read looks at all of them";
+    EXPECT_TRUE(mark.writers_now({{kOne}}));
+}
+
 TEST(ReadMark, AReopenedPositionIsAHoleOnce) {
     ReadMark mark;
     read(mark, {5, 6});
@@ -308,9 +342,18 @@ struct World {
         return out;
     }
 
+    // The names begin anew, so that another one may have a name that was known.
+    void reconnect(ReadMark& mark) {
+        next_id = 0;
+        for (Transaction& t : open) {
+            t.id = (t.prepared ? "-1/" : "1/") + std::to_string(++next_id);
+        }
+        mark.forget_writers();
+    }
+
     // One snapshot: rows in holes and above the mark, up to `limit`. A transaction may end behind
-    // it.
-    void read(ReadMark& mark, std::size_t limit, bool one_ends = false) {
+    // it, and what asks for the writers may be another connection.
+    void read(ReadMark& mark, std::size_t limit, bool one_ends = false, bool reconnects = false) {
         std::vector<PositionRange> ranges;
         mark.append_holes(false, ranges);
         Position covered = mark.append_unread(1 + limit % 3, ranges);
@@ -327,6 +370,7 @@ struct World {
         }
         const std::set<Position> visible = committed;
         if (one_ends && !open.empty()) end(open.begin(), true);
+        if (reconnects) reconnect(mark);
         if (mark.left_out() && !mark.writers_now(writers())) return;
         std::vector<PositionRange> now_closed;
         mark.read_done(rows, covered, now_closed);
@@ -368,8 +412,9 @@ struct World {
 
     void step(int choice, std::size_t which, ReadMark& mark) {
         if (choice == 0) open.push_back({"1/" + std::to_string(++next_id), false, {}});
+        if (choice == 1 && which % 11 == 0) reconnect(mark);
         if (choice == 1) mark.writers_now(writers());
-        if (choice == 2) read(mark, 1 + which % 7, which % 3 == 0);
+        if (choice == 2) read(mark, 1 + which % 7, which % 3 == 0, which % 5 == 0);
         if (choice == 9) take_from_stream(mark);
         if (choice <= 2 || choice == 9 || open.empty()) return;
         const auto it = open.begin() + static_cast<std::ptrdiff_t>(which % open.size());

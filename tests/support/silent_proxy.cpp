@@ -1,11 +1,14 @@
 #include "tests/support/silent_proxy.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdexcept>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tests/support/files.h"
 
@@ -22,17 +25,17 @@ sockaddr_in loopback(int port) {
     return address;
 }
 
-// False: one of the two has closed.
-bool carry(int from, int to) {
+// The bytes; 0: one of the two has closed.
+std::size_t carry(int from, int to, std::size_t most = std::numeric_limits<std::size_t>::max()) {
     std::array<char, 65536> bytes{};
-    const ssize_t got = ::read(from, bytes.data(), bytes.size());
+    const ssize_t got = ::read(from, bytes.data(), std::min(most, bytes.size()));
     for (ssize_t at = 0; at < got;) {
         const ssize_t sent =
             ::send(to, bytes.data() + at, static_cast<std::size_t>(got - at), MSG_NOSIGNAL);
-        if (sent <= 0) return false;
+        if (sent <= 0) return 0;
         at += sent;
     }
-    return got > 0;
+    return got > 0 ? static_cast<std::size_t>(got) : 0;
 }
 
 }  // namespace
@@ -84,21 +87,29 @@ void SilentProxy::accept_all() {
             ::close(server);
             continue;
         }
-        pumps_.emplace_back([this, client, server, silences = silences_.load()] {
-            pump(client, server, silences);
-        });
+        pumps_.emplace_back(
+            [this, client, server, silences = silences_.load(), rations = rations_.load()] {
+                pump(client, server, silences, rations);
+            });
     }
 }
 
-void SilentProxy::pump(int client, int server, int silences) const {
+void SilentProxy::pump(int client, int server, int silences, int rations) const {
+    std::size_t left = std::numeric_limits<std::size_t>::max();
     bool open = true;
     while (open && !stopping_) {
         const bool silent = silences_ != silences;
-        std::array<pollfd, 2> entries{pollfd{client, POLLIN, 0}, pollfd{server, POLLIN, 0}};
+        if (const int now = rations_; std::exchange(rations, now) != now) left = ration_;
+        std::array<pollfd, 2> entries{pollfd{client, POLLIN, 0},
+                                      pollfd{left == 0 ? -1 : server, POLLIN, 0}};
         if (::poll(entries.data(), silent ? 0 : entries.size(), kLookMs) <= 0) continue;
         if (silences_ != silences) continue;
-        if (entries[0].revents != 0) open = carry(client, server);
-        if (open && entries[1].revents != 0) open = carry(server, client);
+        if (entries[0].revents != 0) open = carry(client, server) > 0;
+        if (open && entries[1].revents != 0) {
+            const std::size_t brought = carry(server, client, left);
+            open = brought > 0;
+            left -= brought;
+        }
     }
     ::close(client);
     ::close(server);

@@ -51,8 +51,6 @@ class Client {
     Status connect(const std::string& url, std::chrono::seconds timeout,
                    std::span<const Setting> defaults, std::span<const Setting> fixed = {});
     void close();
-    /// It is of no use any more, for a reason of the caller's.
-    void give_up() { silent_ = true; }
     /// Its server is not the one that is meant: another host of the URL is to be asked first for a
     /// while.
     void refuse() const {
@@ -69,7 +67,7 @@ class Client {
     [[nodiscard]] bool sound() const;
     /// The server gave an answer when it was connected to.
     [[nodiscard]] bool in_time() const { return in_time_; }
-    /// A wait was over before something came, or it was given up: it is of no use any more.
+    /// A wait was over before something came: it is of no use any more.
     [[nodiscard]] bool silent() const { return silent_; }
     /// The server asked for a password, and there was none.
     [[nodiscard]] bool lacks_password() const;

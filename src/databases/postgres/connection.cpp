@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/url.h"
-#include "databases/postgres/cancel.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/lock_holders.h"
 
@@ -36,7 +35,7 @@ ErrorInfo protocol_error(const char* what) {
 constexpr int kMinServerVersion = 140000;
 // Longer than any statement may take, so that a server that is slow says so itself.
 constexpr std::chrono::seconds kMaxWait{65};
-constexpr std::chrono::seconds kCancelWithin{5};
+constexpr std::chrono::seconds kDropWithin{1};
 
 // Plans must not depend on when statistics were taken last: a cached plan made while the table was
 // empty would read it from end to end for ever, or collect and sort all that is behind a position
@@ -344,44 +343,45 @@ bool Connection::next_copy(std::span<Field> fields, Status& status) {
     return true;
 }
 
-Status Connection::end_stream(const std::function<bool()>& goes_on) {
+Status Connection::end_stream() {
     stream_ = Stream::kNone;
     row_.reset();
     copy_row_.reset();
     Status status;
-    while (goes_on()) {
-        const Rows rows = client_.next_result();
-        if (rows.get() == nullptr) break;
+    for (Rows rows = client_.next_result(); rows.get() != nullptr; rows = client_.next_result()) {
         if (PQresultStatus(rows.get()) == PGRES_FATAL_ERROR) status = error_of(rows);
         if (!usable()) break;
     }
     return status;
 }
 
-Status Connection::stop() {
-    if (stream_ == Stream::kNone) return {};
+// Piece by piece: a row may be longer than what comes in that time. An error is none here, where
+// nobody wants the rest.
+void Connection::stop() {
+    if (stream_ == Stream::kNone) return;
     using Clock = std::chrono::steady_clock;
-    const Cancel cancel(client_.handle());
-    const auto until = Clock::now() + kCancelWithin;
-    const auto goes_on = [&] { return Clock::now() < until || cancel.taken({}); };
+    PGconn* const server = client_.handle();
     const Patience patience = client_.patience();
-    client_.limit_waits({std::min<std::chrono::milliseconds>(patience.most, kCancelWithin),
-                         patience.descriptor, patience.stop});
-    if (stream_ == Stream::kCopy) {
-        while (goes_on() && take_copy_row() > 0) {
+    client_.limit_waits({kDropWithin, patience.descriptor, patience.stop});
+    bool ended = false;
+    for (const auto until = Clock::now() + kDropWithin; !ended && Clock::now() < until;) {
+        if (stream_ == Stream::kCopy) {
+            char* bytes = nullptr;
+            const int got = PQgetCopyData(server, &bytes, 1);
+            copy_row_.reset(bytes);
+            if (got < 0) stream_ = Stream::kRows;  // of which the results are left
+            if (got != 0) continue;
+        } else if (PQisBusy(server) == 0) {
+            ended = Rows(PQgetResult(server)).get() == nullptr;
+            continue;
         }
+        if (!client_.hear()) break;
     }
-    const Status ended = end_stream(goes_on);
     client_.limit_waits(patience);
-    if (!cancel.taken(std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()))) {
-        client_.give_up();
-        return {ErrorCode::kConnectionLost, Advice::kRetryDestination,
-                "PostgreSQL at " + client_.host() + " took no request to end a statement within " +
-                    std::to_string(kCancelWithin.count()) +
-                    " s: it, or what stands before it, lets new connections wait"};
-    }
-    constexpr std::string_view kCancelled = "57014";
-    return ended.ok() || ended.error().backend_code == kCancelled ? Status() : ended;
+    stream_ = Stream::kNone;
+    row_.reset();
+    copy_row_.reset();
+    if (!ended) client_.close();
 }
 
 bool Connection::keeps_utf8() const {

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -74,9 +73,10 @@ class Connection {
     /// True: `fields` hold a row. False: the end, or an error (`status`). Fewer or more columns
     /// than fields are an error.
     bool next(std::span<Field> fields, Status& status);
-    /// Cancels what `start_*` began and drops the rows that still come. Fails where the server
-    /// takes no such request for 5 s; the connection is of no use then.
-    Status stop();
+    /// Ends what `start_*` began: the rows that still come are dropped. Where that takes longer
+    /// than a second the connection is closed, which ends the statement, too. (A request to cancel
+    /// it would need another connection, which may not be had, and could hit a later statement.)
+    void stop();
 
     /// From now on a call fails that waits longer than `max_wait` for something from the server, or
     /// until `stop`, a descriptor, can be read. The connection is of no use then.
@@ -131,7 +131,7 @@ class Connection {
     [[nodiscard]] std::string holders() const;
     Result<Rows> checked(Rows rows) const;
     int take_copy_row();
-    Status end_stream(const std::function<bool()>& goes_on = [] { return true; });
+    Status end_stream();
     bool next_row(std::span<Field> fields, Status& status);
     bool next_copy(std::span<Field> fields, Status& status);
 

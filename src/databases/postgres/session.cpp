@@ -31,7 +31,7 @@ std::size_t RowSize::limit(std::size_t max_rows, std::size_t max_bytes) const {
 void RowSize::note(std::size_t rows, std::size_t bytes) {
     if (rows == 0) return;
     const std::size_t now = bytes / rows;
-    // Growth counts at once, shrinking bit by bit: too large a LIMIT costs a cancelled statement.
+    // Growth counts at once, shrinking bit by bit: too large a LIMIT costs rows that are dropped.
     average_ = now > average_ ? now : (average_ + now) / 2;
 }
 

@@ -112,57 +112,6 @@ TEST_F(SilentServer, IsNotWaitedForOnceTheDescriptorRings) {
     EXPECT_FALSE(connection_.usable());
 }
 
-TEST_F(SilentServer, ThatTakesNoCancelRequestIsLeftAfterTheLimit) {
-    for (const char* rest : {"''", "pg_sleep(600)::text"}) {
-        connection_ = value_of(Connection::open(server_.url(), 60));
-        require(connection_.start_copy("SELECT i, repeat('x', 20000) || CASE WHEN i = 1000 THEN " +
-                                       std::string(rest) +
-                                       " ELSE '' END FROM generate_series(1, 1000000) i"));
-        std::array<postgres::Field, 2> row;
-        Status status;
-        ASSERT_TRUE(connection_.next(row, status));
-        server_.pause_postmaster();
-        const Status stopped = connection_.stop();
-        ASSERT_FALSE(stopped.ok());
-        EXPECT_EQ(stopped.error().code, ErrorCode::kConnectionLost);
-        EXPECT_THAT(stopped.error().message, HasSubstr("took no request to end a statement"));
-        EXPECT_FALSE(connection_.usable());
-        server_.resume();
-    }
-}
-
-TEST_F(SilentServer, ThatTakesNoCancelRequestCostsNoEventAndRepeatsNone) {
-    const std::string url = server_.create_database();
-    migrate_to(url, TableLayoutKind::kDelete);
-    Pg(url).exec(
-        "INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', to_jsonb(repeat('x', "
-        "10000)) FROM "
-        "generate_series(1, 300)");
-    postgres::PostgresSourceConfig config;
-    config.url = url;
-    config.mode = postgres::Mode::kPolling;
-    Relay relay(config);
-    constexpr spi::ReadLimits kFew{1000, 100'000};
-    std::vector<std::string> ids;
-    const auto read = [&] {
-        spi::EventBatch batch;
-        Status status = relay.reader().read(kFew, batch);
-        for (const spi::EventView& event : batch.events()) ids.emplace_back(event.id);
-        return status;
-    };
-    require(read());
-    server_.pause_postmaster();
-    // What was cut is handed out; the connection after it is made in vain.
-    while (read().ok()) {
-    }
-    server_.resume();
-    EXPECT_TRUE(eventually(60s, "all are read", [&] {
-        static_cast<void>(read());
-        return ids.size() >= 300;
-    }));
-    EXPECT_EQ(std::set(ids.begin(), ids.end()).size(), ids.size());
-}
-
 // Which would pass for one that hangs.
 TEST_F(SilentServer, HoldsARoutesThreadForSecondsWhateverTheTimeoutOfTheStart) {
     const std::string url = server_.create_database();

@@ -44,9 +44,11 @@ PostgresHistoryReader::PostgresHistoryReader(const PostgresSourceConfig& config,
       end_(std::move(end)) {}
 
 // Before anything is concluded from what was read.
-Status PostgresHistoryReader::check_life(Connection& connection) {
+Status PostgresHistoryReader::check_life() {
     if (life_.empty()) return {};
-    const Result<Rows> rows = connection.query_prepared(kLife, {});
+    const Result<Connection*> connection = session_.get();  // another one, where a cut ended it
+    if (!connection.ok()) return connection.status();
+    const Result<Rows> rows = (*connection)->query_prepared(kLife, {});
     if (!rows.ok()) return rows.status();
     if (rows->text(0, 0) != life_) return replay::began_anew(table_);
     return {};
@@ -55,7 +57,7 @@ Status PostgresHistoryReader::check_life(Connection& connection) {
 Status PostgresHistoryReader::turn_page(Connection& connection) {
     auto last = last_of_page(connection, scope_, after_, end_, kPageRows);
     if (!last.ok()) return last.status();
-    if (Status same = check_life(connection); !same.ok()) return same;
+    if (Status same = check_life(); !same.ok()) return same;
     page_end_ = std::move(*last);
     at_end_ = page_end_.empty();
     return {};
@@ -90,13 +92,13 @@ Status PostgresHistoryReader::read_page(Connection& connection, const spi::ReadL
                                           scope_.compared("<=", page_end_) + " ORDER BY " +
                                           scope_.in_order() + " LIMIT " + std::to_string(limit));
     if (status.ok()) status = take_rows(connection, limits, out, taken, page);
-    if (status.ok()) status = check_life(connection);
+    row_size_.note(taken.size(), out.bytes() - bytes_before);
+    if (status.ok()) status = check_life();
     if (!status.ok()) {
         out.events().resize(before);
         last_ = last_before;
         return status;
     }
-    row_size_.note(taken.size(), out.bytes() - bytes_before);
     for (std::size_t i = 0; i < taken.size(); ++i) {
         places_[out.events()[before + i].position] = taken[i];
     }
@@ -127,7 +129,8 @@ Status PostgresHistoryReader::take_rows(Connection& connection, const spi::ReadL
         taken.push_back(page.last);
         if (out.bytes() >= limits.max_bytes) {
             page.cut = true;
-            return connection.stop();
+            connection.stop();
+            return {};
         }
     }
     return status;
@@ -152,7 +155,7 @@ Status PostgresHistoryReader::fetch(std::span<const spi::Position> positions,
         }
         if (!status.ok()) break;
     }
-    if (status.ok()) status = check_life(**connection);
+    if (status.ok()) status = check_life();
     if (!status.ok()) {
         out.events().resize(before);
         session_.drop();

@@ -34,7 +34,7 @@ class PostgresHistoryReader final : public replay::HistoryReader {
         replay::Place last;
         bool cut = false;  // behind `last`, as it has the bytes that were wanted
     };
-    Status check_life(Connection& connection);
+    Status check_life();
     Status turn_page(Connection& connection);
     Status read_page(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_rows(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out,

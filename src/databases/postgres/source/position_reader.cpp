@@ -22,6 +22,7 @@ constexpr std::int64_t kMaxLookBelow = 1'000;
 constexpr std::size_t kUnreadRanges = 1'000;  // of what is not finished, in one statement
 constexpr std::size_t kSkimRanges = 20'000;
 constexpr std::size_t kSkimRows = 50'000;  // some 20 ms
+constexpr std::size_t kFewSkimRows = 1'000;
 constexpr std::uint32_t kMostReadsUnskimmed = 64;
 constexpr std::size_t kFewHoles = 100;      // cost nothing to look at
 constexpr std::size_t kCopyFromRows = 100;  // below, planning a COPY costs more than it saves
@@ -67,6 +68,7 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       in_order_("t." + quote_identifier(table.position) + (table.keep ? ", t.segment" : "")),
       session_(
           config, [this](Connection& connection) { return prepare(connection); }, table.path),
+      skim_rows_(kSkimRows),
       fields_(table.has_extras() ? kAllColumns : kBaseColumns) {
     mark_.set_finished(std::move(finished));
 }
@@ -104,7 +106,8 @@ Status PositionReader::prepare(Connection& connection) {
                                     "ORDINALITY AS h (low, high, n), "
                                     "LATERAL (SELECT t.* FROM " +
                                     table_.sql + " t WHERE " + position +
-                                    " BETWEEN h.low AND h.high) t ORDER BY h.n, " + in_order_,
+                                    " BETWEEN h.low AND h.high) t ORDER BY h.n, " + in_order_ +
+                                    " LIMIT " + std::to_string(kSkimRows),
                                 types);
     if (!status.ok()) return status;
     return connection.prepare(kFetch,
@@ -234,7 +237,7 @@ Result<bool> PositionReader::skim(Connection& connection, const spi::ReadLimits&
             continue;
         }
         covered_ = position;
-        status = connection.stop();
+        connection.stop();
         break;
     }
     // Where rows to be sent are many, looking ahead gains nothing.
@@ -244,35 +247,51 @@ Result<bool> PositionReader::skim(Connection& connection, const spi::ReadLimits&
         reads_unskimmed_ = skim_again_after_;
         skim_again_after_ = std::min(2 * skim_again_after_, kMostReadsUnskimmed);
     }
-    if (status.ok()) status = take_own(connection, limits, out);
+    if (status.ok()) status = take_own(limits, out);
     if (!status.ok()) return status.error();
     return true;
 }
 
-// What was looked at and is to be sent.
-Status PositionReader::take_own(Connection& connection, const spi::ReadLimits& limits,
+// What was looked at and is to be sent: as many rows at once as fit.
+Status PositionReader::take_own(const spi::ReadLimits& limits, spi::EventBatch& out) {
+    Status status;
+    for (std::size_t next = 0; status.ok() && next < own_positions_.size();) {
+        const std::size_t events_before = out.size();
+        const std::size_t bytes_before = out.bytes();
+        const auto left = std::span<const spi::Position>(own_positions_).subspan(next);
+        const auto some = left.first(row_size_.limit(
+            left.size(), limits.max_bytes - std::min(limits.max_bytes, bytes_before)));
+        next += some.size();
+        status = take_own(some, limits, out);
+        row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
+    }
+    return status;
+}
+
+Status PositionReader::take_own(std::span<const spi::Position> some, const spi::ReadLimits& limits,
                                 spi::EventBatch& out) {
-    if (own_positions_.empty()) return {};
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
     params_.clear();
-    Status status = connection.start_prepared(kFetch, params_.integers(own_positions_));
+    Status status = (*connection)->start_prepared(kFetch, params_.integers(some));
     std::size_t next = 0;
     // Somebody removed them since: nothing is left to publish.
     const auto removed_before = [&](spi::Position position) {
-        for (; next < own_positions_.size() && own_positions_[next] < position; ++next) {
-            closed_now_.push_back({own_positions_[next], own_positions_[next]});
+        for (; next < some.size() && some[next] < position; ++next) {
+            closed_now_.push_back({some[next], some[next]});
         }
     };
-    while (status.ok() && connection.next(fields_, status)) {
+    while (status.ok() && (*connection)->next(fields_, status)) {
         const spi::Position position = decode_integer(fields_[0]);
         removed_before(position);
-        if (next == own_positions_.size() || own_positions_[next] != position) continue;  // twice
+        if (next == some.size() || some[next] != position) continue;  // twice
         ++next;
         status = take_row(position, out);
         if (!status.ok() || out.bytes() < limits.max_bytes) continue;
         covered_ = position;
-        status = connection.stop();
+        (*connection)->stop();
         forget_above(position);
-        return status;
+        return {};
     }
     if (status.ok()) removed_before(core::ReadMark::kEverything);
     return status;
@@ -401,7 +420,8 @@ Status PositionReader::take_positions(Connection& connection, const spi::ReadLim
             own_positions_.push_back(position);
             if (events + own_positions_.size() < limits.max_events) continue;
             cut = true;
-            return connection.stop();
+            connection.stop();
+            return {};
         }
     }
     return status;
@@ -419,7 +439,8 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
         if (Status taken = take_row(position, out); !taken.ok()) return taken;
         if (out.bytes() >= limits.max_bytes) {
             cut = true;
-            return connection.stop();
+            connection.stop();
+            return {};
         }
     }
     return status;
@@ -427,24 +448,26 @@ Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& 
 
 // A row far beyond what the sequence has given was numbered by hand (OVERRIDING SYSTEM VALUE). It
 // is not read: all between would pass for holes, and the sequence for one that began anew.
-Result<bool> PositionReader::is_numbered(Connection& connection, spi::Position position) {
+Result<bool> PositionReader::is_numbered(spi::Position position) {
     if (position > numbered_to_) {
-        const auto last = identity_.last_position(connection);
+        const Result<Connection*> connection = session_.get();
+        if (!connection.ok()) return connection.status();
+        const auto last = identity_.last_position(**connection);
         if (!last.ok()) return last.status();
         numbered_to_ = *last;
     }
     return position <= numbered_to_;
 }
 
-Status PositionReader::leave_out_unnumbered(Connection& connection, std::size_t events_before,
-                                            spi::EventBatch& out, bool& cut) {
+Status PositionReader::leave_out_unnumbered(std::size_t events_before, spi::EventBatch& out,
+                                            bool& cut) {
     spi::Position before = mark_.mark();
     const auto jumps = [&before](spi::Position position) {
         return position - std::exchange(before, std::max(before, position)) > kJump;
     };
     const auto far = std::find_if(seen_.begin(), seen_.end(), jumps);
     if (far == seen_.end()) return {};
-    const auto numbered = is_numbered(connection, seen_.back());
+    const auto numbered = is_numbered(seen_.back());
     if (!numbered.ok()) return numbered.status();
     if (*numbered) return {};
     const auto left_out = std::find_if(
@@ -459,9 +482,7 @@ Status PositionReader::leave_out_unnumbered(Connection& connection, std::size_t 
 
 Result<bool> PositionReader::saw(spi::Position position) {
     if (position - mark_.mark() > kJump) {
-        const Result<Connection*> connection = session_.get();
-        if (!connection.ok()) return connection.status();
-        const auto numbered = is_numbered(**connection, position);
+        const auto numbered = is_numbered(position);
         if (!numbered.ok() || !*numbered) return numbered;
     }
     top_ = std::max(top_, position);
@@ -469,41 +490,46 @@ Result<bool> PositionReader::saw(spi::Position position) {
 }
 
 // One statement; what it returned is in `out`, `seen_` and `closed_now_`.
-Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& limits,
-                                 bool all_holes, spi::EventBatch& out, bool& complete) {
+Status PositionReader::read_rows(const spi::ReadLimits& limits, bool all_holes,
+                                 spi::EventBatch& out, bool& complete) {
+    const Result<Connection*> connection = session_.get();
+    if (!connection.ok()) return connection.status();
     const std::size_t events_before = out.size();
     const std::size_t bytes_before = out.bytes();
     // Where the last statement ended before its rows did.
     const auto aside = full_ && !all_holes ? limits.aside : std::span<const std::string>();
     const std::size_t limit =
         !aside.empty()
-            ? kSkimRows
+            ? skim_rows_
             : row_size_.limit(limits.max_events - std::min(limits.max_events, events_before),
                               limits.max_bytes - std::min(limits.max_bytes, bytes_before));
     seen_.clear();
     closed_now_.clear();
     aside_now_.clear();
     bool cut = false;
-    const Result<bool> skimmed = all_holes ? Result<bool>(false) : skim(connection, limits, out);
+    const Result<bool> skimmed = all_holes ? Result<bool>(false) : skim(**connection, limits, out);
     Status status = skimmed.status();
     if (status.ok() && !*skimmed) {
-        status = start(connection, limit, all_holes, aside);
+        status = start(**connection, limit, all_holes, aside);
         if (status.ok()) {
-            status = aside.empty() ? take_rows(connection, limits, out, cut)
-                                   : take_positions(connection, limits, events_before, cut);
+            status = aside.empty() ? take_rows(**connection, limits, out, cut)
+                                   : take_positions(**connection, limits, events_before, cut);
         }
         full_ = seen_.size() >= limit || (!aside.empty() && cut);
+        if (!aside.empty()) {
+            skim_rows_ = std::clamp(2 * (cut ? seen_.size() : limit), kFewSkimRows, kSkimRows);
+        }
         holes_fill_ = full_ || (bounded_ && 2 * seen_.size() >= limit);
-        if (status.ok()) status = leave_out_unnumbered(connection, events_before, out, cut);
+        if (status.ok()) status = leave_out_unnumbered(events_before, out, cut);
         if (status.ok() && !aside.empty()) {
-            status = take_own(connection, limits, out);
-            cut = cut || out.bytes() >= limits.max_bytes;
+            const std::size_t looked_at = seen_.size();
+            status = take_own(limits, out);
+            cut = cut || seen_.size() < looked_at;
         }
     }
-    // Before anything is concluded from them.
-    if (status.ok() && (!seen_.empty() || !mark_.holes().empty())) {
-        status = identity_.check_read(connection);
-    }
+    // Also of what is dropped now: the next statement asks for as many as fit.
+    row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
+    if (status.ok() && (!seen_.empty() || !mark_.holes().empty())) status = check_read();
     if (!status.ok()) {
         out.events().resize(events_before);
         return status;
@@ -512,19 +538,26 @@ Status PositionReader::read_rows(Connection& connection, const spi::ReadLimits& 
     if (!*skimmed && (full_ || cut)) covered_ = seen_.back();
     complete = !*skimmed && !full_ && !cut && !bounded_ &&
                (covered_ == core::ReadMark::kEverything || !mark_.may_advance());
-    row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
     return {};
 }
 
-Status PositionReader::read_some(Connection& connection, const spi::ReadLimits& limits,
-                                 spi::EventBatch& out) {
+// Before anything is concluded from what was read.
+Status PositionReader::check_read() {
+    const Result<Connection*> connection = session_.get();
+    return connection.ok() ? identity_.check_read(**connection) : Status(connection.status());
+}
+
+Status PositionReader::read_some(const spi::ReadLimits& limits, spi::EventBatch& out) {
     const std::size_t events_before = out.size();
     const std::size_t closed_before = out.closed.size();
-    Status status = read_rows(connection, limits, false, out, at_end_);
+    Status status = read_rows(limits, false, out, at_end_);
     if (!status.ok()) return status;
     if (mark_.left_out()) {
         // Somebody may have filled a hole that was left out, and then written what was read.
-        const auto writers = writers_.ask(connection);
+        const Result<Connection*> connection = session_.get();
+        const auto writers = connection.ok()
+                                 ? writers_.ask(**connection)
+                                 : Result<std::vector<core::Writer>>(connection.error());
         if (!writers.ok() || !mark_.writers_now(*writers)) {
             out.events().resize(events_before);
             out.closed.resize(closed_before);
@@ -579,12 +612,14 @@ Status PositionReader::read_snapshot(const std::string& snapshot, const spi::Rea
                             "SET TRANSACTION SNAPSHOT " +
                             quote_literal(snapshot));
     if (status.ok()) status = wait_until_settled(**connection);
-    if (status.ok()) status = read_rows(**connection, limits, true, out, complete);
+    if (status.ok()) status = read_rows(limits, true, out, complete);
     if (status.ok()) {
         for (const spi::Position position : seen_) mark_.saw(position);
         identity_.returned(out, events_before);
         out.closed.insert(out.closed.end(), closed_now_.begin(), closed_now_.end());
-        if (Status ended = (*connection)->execute("COMMIT"); ended.ok()) return status;
+        // Where a cut has ended the transaction with its connection, the one since has none.
+        const Result<Connection*> last = session_.get();
+        if (last.ok() && (*last)->execute("COMMIT").ok()) return status;
     }
     // What was read stays read; a new connection has no transaction open.
     session_.drop();
@@ -627,9 +662,7 @@ void PositionReader::read_ahead(const spi::ReadLimits& limits) {
     ahead_names_.assign(limits.aside.begin(), limits.aside.end());
     thread_.start(
         [this, limits = spi::ReadLimits{limits.max_events, limits.max_bytes, ahead_names_}] {
-            const Result<Connection*> connection = session_.get();
-            ahead_status_ = connection.ok() ? read_some(**connection, limits, ahead_)
-                                            : Status(connection.status());
+            ahead_status_ = read_some(limits, ahead_);
         });
 }
 
@@ -669,7 +702,7 @@ Status PositionReader::read_now(const spi::ReadLimits& limits, spi::EventBatch& 
         status = look_at_table();
         if (status.ok()) status = look_after_holes(**connection);
         if (status.ok()) status = look_below_mark(**connection);
-        if (status.ok()) status = read_some(**connection, limits, out);
+        if (status.ok()) status = read_some(limits, out);
         // Behind what was set aside others' events may be, which are not to wait for all of it.
     } while (status.ok() && !at_end_ && out.size() < limits.max_events &&
              out.bytes() < limits.max_bytes && out.aside.empty());

@@ -70,22 +70,24 @@ class PositionReader final : public spi::Reader {
     Status look_at_types(Connection& connection);
     void set_bounds(const std::vector<spi::PositionRange>& ranges);
     Result<bool> skim(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
-    Status take_own(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_own(const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status take_own(std::span<const spi::Position> some, const spi::ReadLimits& limits,
+                    spi::EventBatch& out);
     void forget_above(spi::Position position);
     bool bound_holes(std::size_t rows);
     [[nodiscard]] std::string skim_list(std::span<const std::string> tenants) const;
     Status start(Connection& connection, std::size_t limit, bool all_holes,
                  std::span<const std::string> aside);
-    Status read_rows(Connection& connection, const spi::ReadLimits& limits, bool all_holes,
-                     spi::EventBatch& out, bool& complete);
+    Status read_rows(const spi::ReadLimits& limits, bool all_holes, spi::EventBatch& out,
+                     bool& complete);
 
-    Status read_some(Connection& connection, const spi::ReadLimits& limits, spi::EventBatch& out);
+    Status check_read();
+    Status read_some(const spi::ReadLimits& limits, spi::EventBatch& out);
     Status read_now(const spi::ReadLimits& limits, spi::EventBatch& out);
     Status take_ahead(const spi::ReadLimits& limits, spi::EventBatch& out);
     void read_ahead(const spi::ReadLimits& limits);
-    Result<bool> is_numbered(Connection& connection, spi::Position position);
-    Status leave_out_unnumbered(Connection& connection, std::size_t events_before,
-                                spi::EventBatch& out, bool& cut);
+    Result<bool> is_numbered(spi::Position position);
+    Status leave_out_unnumbered(std::size_t events_before, spi::EventBatch& out, bool& cut);
     Result<bool> sees(spi::Position position);
     Status take_row(spi::Position position, spi::EventBatch& out);
     Status take_positions(Connection& connection, const spi::ReadLimits& limits, std::size_t events,
@@ -107,12 +109,13 @@ class PositionReader final : public spi::Reader {
     // Segments hold a position twice where somebody set the sequence back: then the same one
     // counts.
     const std::string in_order_;
-    Session session_;
+    Session session_;  // of a read that is cut, what follows may get another connection
     core::ReadMark mark_;
     spi::PositionSet closed_;            // the newest closed holes, for the look below the mark
     spi::Position looked_below_to_ = 0;  // how far that look has come
     spi::Position covered_ = 0;          // by the statement that was started, if all of it comes
     RowSize row_size_;
+    std::size_t skim_rows_;              // of what is set aside, that a statement asks for
     std::uint32_t reads_unskimmed_ = 0;  // that are to come
     std::uint32_t skim_again_after_ = 1;
     bool full_ = false;        // the last statement returned all that it might

@@ -111,7 +111,8 @@ Status ScanReader::take_rows(Connection& connection, const spi::ReadLimits& limi
         taken_.push_back(std::move(raw_id));
         if (out.bytes() >= limits.max_bytes) {
             cut_ = true;
-            return connection.stop();
+            connection.stop();
+            return {};
         }
     }
     return status;

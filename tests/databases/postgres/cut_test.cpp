@@ -44,6 +44,7 @@ class CutStatement : public testing::Test {
         take_one(connection);
     }
     static bool answers(Connection& connection) {
+        if (!connection.usable()) return false;
         const auto rows = connection.query("SELECT 7");
         return rows.ok() && rows->integer(0, 0) == 7;
     }

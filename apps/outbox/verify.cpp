@@ -1,5 +1,6 @@
 #include "verify/verify.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
@@ -33,6 +34,7 @@ struct Report {
     Verdict verdict;
     std::vector<VerifyFault> faults;
     std::vector<VerifyFault> excused;
+    std::vector<core::UnprovedOrder> unproved;
     std::vector<DeadInfo> dead;  // the first ones
 };
 
@@ -40,33 +42,52 @@ Status bad_file(const std::string& path, const std::string& why) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, path + ": " + why};
 }
 
-// Feeds every line of a journal to `take`, one at a time. The last line may have been cut off by
-// the death of its writer: without its newline, half an object is left out.
-template <typename Take>
-Status read_journal(const std::string& path, Take take) {
-    std::ifstream file(path);
-    if (!file) return bad_file(path, "cannot be opened; check the name and its rights");
-    std::string text;
-    for (std::size_t number = 1; std::getline(file, text); ++number) {
-        if (text.empty() || text == "\r") continue;
-        auto line = core::parse_journal_line(text);
-        if (!line.ok() && file.eof() && text.front() == '{') break;
-        const Status status = line.ok() ? take(*line) : line.status();
-        if (!status.ok()) {
-            return bad_file(path + ":" + std::to_string(number), status.error().message);
+/// The lines of a journal, one at a time. The last one may have been cut off by the death of its
+/// writer: without its newline, half an object is left out.
+class JournalFile {
+  public:
+    explicit JournalFile(std::string path) : path_(std::move(path)), file_(path_) {}
+
+    /// Reads the next line; at the end there is none.
+    Status next() {
+        line_.reset();
+        if (!file_.is_open())
+            return bad_file(path_, "cannot be opened; check the name and its rights");
+        for (std::string text; std::getline(file_, text);) {
+            ++number_;
+            if (text.empty() || text == "\r") continue;
+            auto line = core::parse_journal_line(text);
+            if (!line.ok() && file_.eof() && text.front() == '{') return {};
+            if (!line.ok()) return bad_line(line.error());
+            line_ = std::move(*line);
+            return {};
         }
+        if (file_.bad()) return bad_file(path_, "cannot be read to its end");
+        return {};
     }
-    if (file.bad()) return bad_file(path, "cannot be read to its end");
-    return {};
-}
+    [[nodiscard]] const std::optional<JournalLine>& line() const { return line_; }
+    [[nodiscard]] const std::string& path() const { return path_; }
+    [[nodiscard]] Status bad_line(const ErrorInfo& error) const {
+        return bad_file(path_ + ":" + std::to_string(number_), error.message);
+    }
+
+  private:
+    std::string path_;
+    std::ifstream file_;
+    std::size_t number_ = 0;
+    std::optional<JournalLine> line_;
+};
 
 Status read_produced(const std::vector<std::string>& paths, Verifier& verifier) {
     bool any = false;
     for (const std::string& path : paths) {
-        auto status = read_journal(path, [&](const JournalLine& line) {
+        JournalFile file(path);
+        Status status = file.next();
+        for (; status.ok() && file.line(); status = file.next()) {
             any = true;
-            return verifier.produced(line);
-        });
+            if (const Status taken = verifier.produced(*file.line()); !taken.ok())
+                return file.bad_line(taken.error());
+        }
         if (!status.ok()) return status;
     }
     // A verdict on nothing would pass for a proof.
@@ -75,16 +96,28 @@ Status read_produced(const std::vector<std::string>& paths, Verifier& verifier) 
                                  "names no event; do writers keep their journals there?");
 }
 
+// Journals of one consumer's members are read side by side, by what their lines say of the time.
 Status read_received(const std::vector<std::string>& paths, Verifier& verifier) {
+    std::vector<JournalFile> files;
     for (const std::string& path : paths) {
-        auto status = verifier.begin_received(path);
-        if (status.ok()) {
-            status = read_journal(path,
-                                  [&](const JournalLine& line) { return verifier.received(line); });
-        }
-        if (!status.ok()) return status;
+        if (Status status = verifier.begin_received(path); !status.ok()) return status;
+        files.emplace_back(path);
+        if (Status status = files.back().next(); !status.ok()) return status;
     }
-    return {};
+    const auto is_before = [](const JournalFile& a, const JournalFile& b) {
+        if (!a.line() || !b.line()) return a.line().has_value();
+        return a.line()->at < b.line()->at;  // none is the least
+    };
+    const JournalFile* last = nullptr;
+    while (true) {
+        const auto file = std::min_element(files.begin(), files.end(), is_before);
+        if (file == files.end() || !file->line()) return {};
+        Status status = last == &*file ? Status() : verifier.begin_received(file->path());
+        last = &*file;
+        if (status.ok()) status = verifier.received(*file->line());
+        if (!status.ok()) return file->bad_line(status.error());
+        if (status = file->next(); !status.ok()) return status;
+    }
 }
 
 Status read_dead_letters(const runtime::Invocation& invocation, Verifier& verifier,
@@ -105,8 +138,29 @@ Status read_dead_letters(const runtime::Invocation& invocation, Verifier& verifi
     }
 }
 
+// A verdict without a fault passes for a proof.
+Status require_a_proof(const Verifier& verifier, const Verdict& verdict) {
+    if (!verdict.ok()) return {};
+    if (verdict.produced == 0) {
+        return runtime::config_error(
+            "--produced",
+            "names no event that was committed, so that nothing is proved: writers have to say "
+            "what became of what they intended (\"state\":\"committed\")");
+    }
+    const auto silent = verifier.with_intents_alone();
+    if (silent.empty()) return {};
+    return runtime::config_error(
+        "--received", to_printable(silent.front()) +
+                          " holds intents alone, so that nothing is proved of it: consumers have "
+                          "to say what became of an event (\"applied\":true)");
+}
+
 ErrorInfo bad_effects(const std::string& message) {
     return runtime::config_error("--effect-query", message);
+}
+
+ErrorInfo wrong_row(std::string message) {
+    return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }
 
 /// A row of the effect query: id, then key and n where the query gives them.
@@ -114,20 +168,19 @@ Result<JournalLine> effect_of(ConsumerOperations::Cells cells) {
     JournalLine line;
     line.applied = true;
     if (cells.empty() || cells.size() > 3) {
-        return bad_effects(
-            "must give one to three columns: id, key, n, in the order of the effects");
+        return wrong_row("must give one to three columns: id, key, n, in the order of the effects");
     }
     line.id = cells[0].value_or("");
-    if (line.id.empty()) return bad_effects("gives a row without an id");
+    if (line.id.empty()) return wrong_row("gives a row without an id");
     if (cells.size() > 1) line.key = cells[1].value_or("");
     if (cells.size() > 2 && cells[2]) {
         const std::string& text = *cells[2];
         std::int64_t n = 0;
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
         if (error != std::errc() || end != text.data() + text.size()) {
-            return bad_effects("gives '" + text + "' for n, which is no whole number");
+            return wrong_row("gives '" + text + "' for n, which is no whole number");
         }
-        if (n < 0) return bad_effects("gives '" + text + "' for n, which must not be negative");
+        if (n < 0) return wrong_row("gives '" + text + "' for n, which must not be negative");
         line.n = n;
     }
     return line;
@@ -162,10 +215,12 @@ Status read_effects(const Effects& effects, Verifier& verifier) {
         !status.ok()) {
         return status;
     }
-    return effects.database->read(effects.query, [&](ConsumerOperations::Cells cells) {
+    const Status read = effects.database->read(effects.query, [&](ConsumerOperations::Cells cells) {
         const auto line = effect_of(cells);
         return line.ok() ? verifier.received(*line) : line.status();
     });
+    const bool is_wrong_query = !read.ok() && read.error().code == ErrorCode::kConfigInvalid;
+    return is_wrong_query ? Status(bad_effects(read.error().message)) : read;
 }
 
 Result<Report> verify(const runtime::Invocation& invocation) {
@@ -186,9 +241,11 @@ Result<Report> verify(const runtime::Invocation& invocation) {
     if (!status.ok()) return status;
     const auto verdict = verifier.finish();
     if (!verdict.ok()) return verdict.status();
+    if (status = require_a_proof(verifier, *verdict); !status.ok()) return status;
     report.verdict = *verdict;
     report.faults = verifier.faults();
     report.excused = verifier.excused();
+    report.unproved = verifier.unproved_orders();
     return report;
 }
 
@@ -230,6 +287,28 @@ nlohmann::ordered_json json_of(std::string_view what, const std::vector<VerifyFa
     return list;
 }
 
+void print_unproved(const core::UnprovedOrder& one) {
+    const bool is_same_n = one.why == core::UnprovedOrder::Why::kSameN;
+    std::cout << "order not proved: key " << shortened(one.key, kCauseColumns) << ", at "
+              << to_printable(one.consumer) << ": "
+              << (is_same_n ? "another event of it has the n of "
+                            : "another journal, too, has an event of it, and their lines do not "
+                              "both say when (\"at\"): ")
+              << shortened(one.id, kCauseColumns) << "\n";
+}
+
+nlohmann::ordered_json json_of(const std::vector<core::UnprovedOrder>& orders) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const core::UnprovedOrder& one : orders) {
+        const bool is_same_n = one.why == core::UnprovedOrder::Why::kSameN;
+        list.push_back({{"why", is_same_n ? "same_n" : "several_journals"},
+                        {"id", one.id},
+                        {"key", one.key},
+                        {"consumer", one.consumer}});
+    }
+    return list;
+}
+
 void print_text(const Report& report) {
     for (const DeadInfo& dead : report.dead) {
         std::cout << "dead letter: " << shortened(dead.id, kCauseColumns) << " (route "
@@ -245,6 +324,7 @@ void print_text(const Report& report) {
                "same events. A letter says its route (outbox dead show ID) and not which "
                "consumer that feeds: one of another route hides a loss\n";
     }
+    for (const core::UnprovedOrder& one : report.unproved) print_unproved(one);
     const Verdict& verdict = report.verdict;
     std::cout << "lost " << verdict.lost << ", ghosts " << verdict.ghosts << ", out of order "
               << verdict.out_of_order << ", repeats applied " << verdict.repeats_applied
@@ -253,6 +333,9 @@ void print_text(const Report& report) {
               << verdict.received << " lines received, " << verdict.repeats << " of them repeats, "
               << verdict.uncertain << " events uncertain"
               << (verdict.excused > 0 ? ", " + std::to_string(verdict.excused) + " excused" : "")
+              << (verdict.unordered_keys > 0
+                      ? ", order of " + std::to_string(verdict.unordered_keys) + " keys not proved"
+                      : "")
               << ")\n";
 }
 
@@ -277,8 +360,10 @@ void print_json(const Report& report) {
                                      {"received", verdict.received},
                                      {"uncertain", verdict.uncertain},
                                      {"excused", verdict.excused},
+                                     {"unordered_keys", verdict.unordered_keys},
                                      {"first_faults", json_of({}, report.faults)},
                                      {"first_excused", json_of("excused", report.excused)},
+                                     {"first_unordered", json_of(report.unproved)},
                                      {"first_dead_letters", dead_letters}};
     app::print_json(all);
 }
@@ -302,6 +387,8 @@ Status write_textfile(const std::string& path, const std::string& produced,
     gauge("excused",
           "Events missing or never applied at a consumer, for a dead letter of some route.",
           verdict.excused);
+    gauge("unordered_keys", "Keys, some order of which the journals do not say.",
+          verdict.unordered_keys);
     gauge("produced", "Events that were committed.", verdict.produced);
     gauge("time_seconds", "When this was found, since 1970.",
           std::chrono::duration_cast<std::chrono::seconds>(

@@ -22,4 +22,11 @@ std::int64_t number(const std::optional<std::string>& cell) {
     return cell && !cell->empty() ? std::stoll(*cell) : 0;
 }
 
+ErrorInfo no_query(const std::string& why) {
+    return {ErrorCode::kConfigInvalid,
+            Advice::kStop,
+            {},
+            "must be one query, which changes nothing: " + why};
+}
+
 }  // namespace outbox::consumer

@@ -76,10 +76,13 @@ class Sql {
     /// Counts all that `prune` would remove.
     virtual Result<PrunedInbox> prunable(std::int64_t retention_s) = 0;
     /// Hands over the rows of a query that changes nothing, one by one. It is the user's: run as
-    /// it stands, with the search_path of the role.
+    /// it stands, with the search_path of the role; refused with `no_query` if it is none.
     virtual Status read(const std::string& query,
                         const std::function<Status(ConsumerOperations::Cells)>& take) = 0;
 };
+
+/// What `Sql::read` says where it was not given one query that changes nothing.
+[[nodiscard]] ErrorInfo no_query(const std::string& why);
 
 /// The condition of a statement with its parameters.
 class Where {

@@ -12,6 +12,10 @@ namespace {
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxTextBytes = 1000;
 
+constexpr std::uint64_t bit_of(std::uint32_t consumer) {
+    return std::uint64_t{1} << consumer;
+}
+
 ErrorInfo bad_line(std::string what) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(what)};
 }
@@ -24,6 +28,18 @@ Result<std::string> text_field(const nlohmann::json& object, const char* name) {
     if (text.size() > kMaxTextBytes)
         return bad_line(std::string("\"") + name + "\" is longer than 1000 bytes");
     return text;
+}
+
+Result<std::optional<std::int64_t>> number_field(const nlohmann::json& object, const char* name) {
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null()) return std::optional<std::int64_t>();
+    const std::string quoted = std::string("\"") + name + "\"";
+    if (!found->is_number_integer() ||
+        (found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
+        return bad_line(quoted + " must be a whole number");
+    const auto number = found->get<std::int64_t>();
+    if (number < 0) return bad_line(quoted + " must not be negative");
+    return std::optional(number);
 }
 
 Result<JournalState> state_field(const nlohmann::json& object) {
@@ -52,13 +68,12 @@ Result<JournalLine> parse_journal_line(std::string_view line) {
     auto consumer = text_field(object, "consumer");
     if (!consumer.ok()) return consumer.error();
     out.consumer = std::move(*consumer);
-    if (const auto n = object.find("n"); n != object.end() && !n->is_null()) {
-        if (!n->is_number_integer() ||
-            (n->is_number_unsigned() && n->get<std::uint64_t>() > std::uint64_t{INT64_MAX}))
-            return bad_line("\"n\" must be a whole number");
-        out.n = n->get<std::int64_t>();
-        if (*out.n < 0) return bad_line("\"n\" must not be negative");
-    }
+    const auto n = number_field(object, "n");
+    if (!n.ok()) return n.error();
+    out.n = *n;
+    const auto at = number_field(object, "at");
+    if (!at.ok()) return at.error();
+    out.at = *at;
     if (const auto applied = object.find("applied");
         applied != object.end() && !applied->is_null()) {
         if (!applied->is_boolean()) return bad_line("\"applied\" must be true or false");
@@ -146,28 +161,26 @@ Result<std::uint32_t> Verifier::consumer_number(std::string_view name) {
     if (known != TextTable::kNone) return known;
     if (consumer_names_.size() == kMaxConsumers)
         return bad_line("more than 64 consumers; verify them in several runs");
-    highest_n_.emplace_back();
+    consumers_.emplace_back();
     return consumer_names_.add(name);
 }
 
 Status Verifier::begin_received(std::string_view file_name) {
-    if (file_is_empty_) {
-        if (auto number = consumer_number(file_name_); !number.ok()) return number.status();
-    }
-    file_name_ = file_name;
-    file_is_empty_ = true;
+    file_ = files_.add(file_name);
+    has_lines_.resize(files_.size());
     return {};
 }
 
 Status Verifier::received(const JournalLine& line) {
-    file_is_empty_ = false;
-    auto consumer = consumer_number(line.consumer.empty() ? file_name_ : line.consumer);
+    has_lines_[file_] = true;
+    auto consumer = consumer_number(line.consumer.empty() ? files_.text(file_) : line.consumer);
     if (!consumer.ok()) return consumer.status();
-    if (line.state == JournalState::kRolledBack) return {};
-
     Item& event = item(line.id);
     const std::uint32_t id = ids_.find(line.id);
-    if (!event.produced && event.seen == 0) {
+    note_attempt(id, *consumer, line);
+    if (line.state == JournalState::kRolledBack) return {};
+
+    if (!event.produced && !event.ghost) {
         event.key = line.key.empty() ? TextTable::kNone : keys_.add(line.key);
         event.n = line.n;
     }
@@ -176,36 +189,87 @@ Status Verifier::received(const JournalLine& line) {
         event.ghost = true;
         keep_fault(VerifyFault::Kind::kGhost, ++verdict_.ghosts, id, *consumer);
     }
-    check_order(id, *consumer);
-    if (line.state == JournalState::kIntent || !line.applied) {
-        items_[id].maybe_applied |= std::uint64_t{1} << *consumer;
-    }
+    // A repeat was first received at another place.
+    if (line.applied.value_or(true)) check_order(id, *consumer, line.at);
     if (line.state == JournalState::kCommitted) {
+        if (!line.applied) event.undecided |= bit_of(*consumer);
         check_repeat(id, *consumer, line.applied.value_or(false));
     }
     return {};
 }
 
-void Verifier::check_order(std::uint32_t id, std::uint32_t consumer) {
+// A member may have died behind its commit, and another one have tried in vain after that.
+void Verifier::note_attempt(std::uint32_t id, std::uint32_t consumer, const JournalLine& line) {
     Item& event = items_[id];
-    const std::uint64_t bit = std::uint64_t{1} << consumer;
-    const bool first = (event.seen & bit) == 0;
-    event.seen |= bit;
+    const std::uint64_t attempt = std::uint64_t{id} * kMaxConsumers + consumer;
+    if (line.state == JournalState::kCommitted) {
+        if (line.applied.value_or(false)) open_intents_.erase(attempt);
+        return;
+    }
+    if (line.state == JournalState::kIntent) {
+        ++consumers_[consumer].intents;
+        ++open_intents_[attempt];
+        event.pending |= bit_of(consumer);
+        return;
+    }
+    const auto open = open_intents_.find(attempt);
+    if (open == open_intents_.end() || --open->second > 0) return;
+    open_intents_.erase(open);
+    event.pending &= ~bit_of(consumer);
+}
+
+void Verifier::check_order(std::uint32_t id, std::uint32_t consumer,
+                           std::optional<std::int64_t> at) {
+    Item& event = items_[id];
+    const bool first = (event.placed & bit_of(consumer)) == 0;
+    event.placed |= bit_of(consumer);
     if (!first || event.key == TextTable::kNone || !event.n) return;
-    auto& highest = highest_n_[consumer];
-    if (highest.size() <= event.key) highest.resize(keys_.size());
-    if (*event.n >= highest[event.key]) {
-        highest[event.key] = *event.n;
-    } else if (!event.late) {
+    Consumer& here = consumers_[consumer];
+    auto& in_file = here.files[file_];
+    if (in_file.size() <= event.key) in_file.resize(keys_.size(), kNothing);
+    if (here.latest.size() <= event.key) here.latest.resize(keys_.size());
+    std::int64_t& highest = in_file[event.key];
+    Latest& latest = here.latest[event.key];
+
+    const bool is_elsewhere = latest.n != kNothing && latest.file != file_;
+    const bool is_known = !is_elsewhere || (at && latest.at && *at != *latest.at);
+    const bool is_late = *event.n < highest || (is_known && *event.n < latest.n);
+    if (!is_known) leave_unproved(UnprovedOrder::Why::kSeveralJournals, id, consumer);
+    if (*event.n == highest || (is_known && *event.n == latest.n))
+        leave_unproved(UnprovedOrder::Why::kSameN, id, consumer);
+    if (is_late && !event.late) {
         event.late = true;
         keep_fault(VerifyFault::Kind::kOutOfOrder, ++verdict_.out_of_order, id, consumer);
     }
+    highest = std::max(highest, *event.n);
+    if (*event.n >= latest.n) latest = {*event.n, at, file_};
+}
+
+void Verifier::leave_unproved(UnprovedOrder::Why why, std::uint32_t id, std::uint32_t consumer) {
+    const std::uint32_t key = items_[id].key;
+    if (is_unordered_.size() <= key) is_unordered_.resize(keys_.size());
+    if (is_unordered_[key]) return;
+    is_unordered_[key] = true;
+    if (++verdict_.unordered_keys > kMaxFaultsKept) return;
+    unproved_.push_back({why, std::string(ids_.text(id)), std::string(keys_.text(key)),
+                         std::string(consumer_names_.text(consumer))});
+}
+
+std::vector<std::string> Verifier::with_intents_alone() const {
+    std::vector<std::string> names;
+    for (std::uint32_t consumer = 0; consumer < consumers_.size(); ++consumer) {
+        const Consumer& one = consumers_[consumer];
+        if (one.intents > 0 && one.received == 0)
+            names.emplace_back(consumer_names_.text(consumer));
+    }
+    return names;
 }
 
 void Verifier::check_repeat(std::uint32_t id, std::uint32_t consumer, bool applied) {
     Item& event = items_[id];
-    const std::uint64_t bit = std::uint64_t{1} << consumer;
+    const std::uint64_t bit = bit_of(consumer);
     ++verdict_.received;
+    ++consumers_[consumer].received;
     if ((event.received & bit) != 0) ++verdict_.repeats;
     event.received |= bit;
     if (!applied) return;
@@ -217,8 +281,10 @@ void Verifier::check_repeat(std::uint32_t id, std::uint32_t consumer, bool appli
 }
 
 Result<Verdict> Verifier::finish() {
-    if (auto status = begin_received({}); !status.ok()) return status;
-    file_is_empty_ = false;
+    for (std::uint32_t file = 0; file < files_.size(); ++file) {
+        if (has_lines_[file]) continue;
+        if (auto number = consumer_number(files_.text(file)); !number.ok()) return number.status();
+    }
     const std::uint32_t consumers = consumer_names_.size();
     const std::uint64_t all =
         consumers == kMaxConsumers ? UINT64_MAX : (std::uint64_t{1} << consumers) - 1;
@@ -229,7 +295,7 @@ Result<Verdict> Verifier::finish() {
             check_lost(id, all);
         }
         const bool intent_only = event.produced && !event.committed && !event.rolled_back;
-        if (intent_only || event.seen != event.received) ++verdict_.uncertain;
+        if (intent_only || (event.pending & ~event.received) != 0) ++verdict_.uncertain;
     }
     return verdict_;
 }
@@ -237,8 +303,9 @@ Result<Verdict> Verifier::finish() {
 void Verifier::check_lost(std::uint32_t id, std::uint64_t all_consumers) {
     const Item& event = items_[id];
     if (event.unmatched) return;
-    const std::uint64_t missing = all_consumers & ~event.seen;
-    const std::uint64_t dropped = event.received & ~event.applied & ~event.maybe_applied;
+    const std::uint64_t missing = all_consumers & ~event.received & ~event.pending;
+    const std::uint64_t dropped =
+        event.received & ~event.applied & ~event.pending & ~event.undecided;
     // A dead letter says which route gave up, not which consumer that route feeds: each one
     // excuses one consumer.
     const int unexcused = std::popcount(missing) - event.dead;

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <outbox/result.h>
@@ -27,11 +29,14 @@ struct JournalLine {
     /// Received only: the effect was applied, or dropped as a repeat.
     std::optional<bool> applied;
     std::string consumer;  ///< Received only; empty: the file stands for the consumer.
+    /// Received only: when, in any unit that is one for all journals of the consumer.
+    std::optional<std::int64_t> at;
     JournalState state = JournalState::kCommitted;
 };
 
-/// Reads `{"id":…,"key":…,"n":…,"applied":…,"consumer":…,"state":…}`; only `id` is required,
-/// other fields are ignored. The error says what is wrong, not where.
+/// Reads `{"id":…,"key":…,"n":…,"applied":…,"consumer":…,"at":…,
+/// "state":…}`; only `id` is required, other fields are ignored. The error says what is wrong, not
+/// where.
 Result<JournalLine> parse_journal_line(std::string_view line);
 
 /// What `Verifier` found. Each count is of distinct events, `repeats` of lines.
@@ -49,6 +54,7 @@ struct Verdict {
     std::int64_t produced = 0;         ///< Committed events.
     std::int64_t received = 0;         ///< Received lines, repeats included.
     std::int64_t uncertain = 0;        ///< Events known at some place only by an intent.
+    std::int64_t unordered_keys = 0;   ///< Keys, some order of which the journals do not say.
 
     [[nodiscard]] bool ok() const {
         return lost == 0 && ghosts == 0 && out_of_order == 0 && repeats_applied == 0 &&
@@ -63,6 +69,18 @@ struct VerifyFault {
     std::string id;
     std::string key;
     std::optional<std::int64_t> n;
+    std::string consumer;
+};
+
+/// Two events of a key, of which nobody can say in which order they arrived.
+struct UnprovedOrder {
+    enum class Why : std::uint8_t {
+        kSameN,            ///< Both have the same n.
+        kSeveralJournals,  ///< They are in two journals, whose lines do not both say when.
+    };
+    Why why = Why::kSameN;
+    std::string id;  ///< One of them.
+    std::string key;
     std::string consumer;
 };
 
@@ -89,7 +107,8 @@ class TextTable {
 };
 
 /// Compares what producers committed with what consumers saw. Feed every produced line, then the
-/// dead letters, then the received files one after the other, each in file order; then `finish`.
+/// dead letters, then the received files, each in file order; then `finish`. Between two files of
+/// one consumer, order is judged by the lines' `at`, and they have to be fed in its order.
 /// Takes about 180 bytes for each distinct event. Not thread-safe.
 class Verifier {
   public:
@@ -103,9 +122,9 @@ class Verifier {
     /// the event (`unmatched`) it excuses all.
     void dead_letter(std::string_view id, bool unmatched = false);
 
-    /// Starts a received file. The file is a consumer of its own, also when it is empty, except
-    /// that lines with a `consumer` belong to that one, whatever file they are in. Every consumer
-    /// has to receive every event.
+    /// Starts a received file, or goes on with it. The file is a consumer of its own, also when it
+    /// is empty, except that lines with a `consumer` belong to that one, whatever file they are in.
+    /// Every consumer has to receive every event.
     Status begin_received(std::string_view file_name);
     Status received(const JournalLine& line);
 
@@ -116,13 +135,18 @@ class Verifier {
     [[nodiscard]] const std::vector<VerifyFault>& faults() const { return faults_; }
     /// The same of what was excused, with each consumer where it is missing.
     [[nodiscard]] const std::vector<VerifyFault>& excused() const { return excused_; }
+    /// The first `kMaxFaultsKept` of `unordered_keys`.
+    [[nodiscard]] const std::vector<UnprovedOrder>& unproved_orders() const { return unproved_; }
+    /// Consumers that said of no event what became of it: nothing is proved of them.
+    [[nodiscard]] std::vector<std::string> with_intents_alone() const;
 
   private:
     struct Item {
-        std::uint64_t seen = 0;      ///< One bit per consumer: some line, an intent included.
+        std::uint64_t placed = 0;    ///< One bit per consumer: its place in the order is known.
         std::uint64_t received = 0;  ///< A line that is no intent.
         std::uint64_t applied = 0;
-        std::uint64_t maybe_applied = 0;  ///< An intent, or a line that does not say.
+        std::uint64_t pending = 0;    ///< An intent that was not rolled back.
+        std::uint64_t undecided = 0;  ///< A line that does not say whether it was applied.
         std::optional<std::int64_t> n;
         std::uint32_t key = TextTable::kNone;
         std::uint16_t dead = 0;
@@ -135,9 +159,25 @@ class Verifier {
         bool applied_twice = false;
     };
 
+    /// The latest of a key at a consumer, over its files.
+    struct Latest {
+        std::int64_t n = kNothing;
+        std::optional<std::int64_t> at;
+        std::uint32_t file = 0;
+    };
+    static constexpr std::int64_t kNothing = -1;
+    struct Consumer {
+        std::vector<Latest> latest;                                ///< By key number.
+        std::map<std::uint32_t, std::vector<std::int64_t>> files;  ///< Highest n, by key number.
+        std::int64_t intents = 0;
+        std::int64_t received = 0;
+    };
+
     Item& item(std::string_view id);
     Result<std::uint32_t> consumer_number(std::string_view name);
-    void check_order(std::uint32_t id, std::uint32_t consumer);
+    void note_attempt(std::uint32_t id, std::uint32_t consumer, const JournalLine& line);
+    void check_order(std::uint32_t id, std::uint32_t consumer, std::optional<std::int64_t> at);
+    void leave_unproved(UnprovedOrder::Why why, std::uint32_t id, std::uint32_t consumer);
     void check_repeat(std::uint32_t id, std::uint32_t consumer, bool applied);
     void check_lost(std::uint32_t id, std::uint64_t all_consumers);
     void keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
@@ -148,12 +188,16 @@ class Verifier {
     TextTable ids_;
     TextTable keys_;
     TextTable consumer_names_;
-    std::vector<Item> items_;                           ///< By id number.
-    std::vector<std::vector<std::int64_t>> highest_n_;  ///< By consumer number, by key number.
-    std::string file_name_;
-    bool file_is_empty_ = false;
+    TextTable files_;
+    std::vector<Item> items_;                              ///< By id number.
+    std::vector<Consumer> consumers_;                      ///< By number.
+    std::unordered_map<std::uint64_t, int> open_intents_;  ///< Of an event at a consumer.
+    std::vector<bool> is_unordered_;                       ///< By key number.
+    std::vector<bool> has_lines_;                          ///< By file number.
+    std::uint32_t file_ = 0;
     std::vector<VerifyFault> faults_;
     std::vector<VerifyFault> excused_;
+    std::vector<UnprovedOrder> unproved_;
     Verdict verdict_;
 };
 

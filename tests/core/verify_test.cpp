@@ -302,6 +302,152 @@ TEST(Verify, LinesThatNameAConsumerAreJoinedAcrossFiles) {
     EXPECT_TRUE(verifier.finish().value_or_throw().ok());
 }
 
+// A member died behind its intent, which is not known to be applied; the attempts of the others
+// came to nothing.
+TEST(Verify, AnIntentThatWasRolledBackIsNoArrival) {
+    const auto lost_of = [](const std::vector<JournalState>& states) {
+        Verifier verifier;
+        verifier.produced(line("a", "k", 1, false)).or_throw();
+        verifier.produced(line("b", "k", 2, false)).or_throw();
+        verifier.begin_received("here").or_throw();
+        verifier.received(line("b", "k", 2, true)).or_throw();
+        for (const JournalState state : states) {
+            JournalLine seen = line("a", "k", 1, false);
+            seen.applied.reset();
+            seen.state = state;
+            verifier.received(seen).or_throw();
+        }
+        return verifier.finish().value_or_throw().lost;
+    };
+    constexpr auto kIntent = JournalState::kIntent;
+    constexpr auto kRolledBack = JournalState::kRolledBack;
+    EXPECT_EQ(lost_of({kIntent}), 0);
+    EXPECT_EQ(lost_of({kIntent, kRolledBack}), 1);
+    EXPECT_EQ(lost_of({kIntent, kIntent, kRolledBack}), 0);
+    EXPECT_EQ(lost_of({kIntent, kRolledBack, kIntent}), 0);
+    EXPECT_EQ(lost_of({kIntent, kRolledBack, JournalState::kCommitted}), 0);
+}
+
+TEST(Verify, AnAttemptThatWasRolledBackIsNotWhatARepeatIsOf) {
+    Verifier verifier;
+    verifier.produced(line("a", "k", 1, false)).or_throw();
+    verifier.begin_received("here").or_throw();
+    JournalLine attempt = line("a", "k", 1, false);
+    attempt.applied.reset();
+    for (const JournalState state : {JournalState::kIntent, JournalState::kRolledBack}) {
+        attempt.state = state;
+        verifier.received(attempt).or_throw();
+    }
+    verifier.received(line("a", "k", 1, false)).or_throw();
+    EXPECT_EQ(verifier.finish().value_or_throw().never_applied, 1);
+}
+
+TEST(Verify, AConsumerWithIntentsAloneIsNamed) {
+    Verifier verifier;
+    verifier.produced(line("a", "k", 1, false)).or_throw();
+    JournalLine intent = line("a", "k", 1, false);
+    intent.applied.reset();
+    intent.state = JournalState::kIntent;
+    verifier.begin_received("intends").or_throw();
+    verifier.received(intent).or_throw();
+    verifier.begin_received("does").or_throw();
+    verifier.received(intent).or_throw();
+    verifier.received(line("a", "k", 1, true)).or_throw();
+    EXPECT_TRUE(verifier.finish().value_or_throw().ok());
+    EXPECT_EQ(verifier.with_intents_alone(), std::vector<std::string>{"intends"});
+}
+
+/// A member's line about event `id`, whose n is its last character.
+JournalLine at(std::string id, std::optional<std::int64_t> at) {
+    JournalLine seen = line(id, "k", id.back() - '0', true);
+    seen.consumer = "stock";
+    seen.at = at;
+    return seen;
+}
+
+/// Two members' lines, in the order in which they are fed: file and line.
+Outcome over_files(const std::vector<std::pair<std::string, JournalLine>>& received,
+                   std::vector<UnprovedOrder>& unproved) {
+    Verifier verifier;
+    for (const char* id : {"e1", "e2", "e3"}) {
+        verifier.produced(line(id, "k", id[1] - '0', false)).or_throw();
+    }
+    for (const auto& [file, seen] : received) {
+        verifier.begin_received(file).or_throw();
+        verifier.received(seen).or_throw();
+    }
+    Outcome out;
+    out.verdict = verifier.finish().value_or_throw();
+    out.faults = verifier.faults();
+    unproved = verifier.unproved_orders();
+    return out;
+}
+
+TEST(Verify, OrderBetweenTheJournalsOfAConsumersMembersIsJudgedByTheirTimes) {
+    std::vector<UnprovedOrder> unproved;
+    const Outcome good =
+        over_files({{"A", at("e1", 1)}, {"B", at("e2", 2)}, {"A", at("e3", 3)}}, unproved);
+    EXPECT_TRUE(good.verdict.ok());
+    EXPECT_EQ(good.verdict.unordered_keys, 0);
+    const Outcome bad =
+        over_files({{"A", at("e1", 1)}, {"B", at("e3", 2)}, {"A", at("e2", 3)}}, unproved);
+    EXPECT_EQ(bad.verdict.out_of_order, 1);
+    ASSERT_EQ(bad.faults.size(), 1U);
+    EXPECT_EQ(bad.faults[0].id, "e2");
+}
+
+TEST(Verify, OrderBetweenJournalsWithoutTimesIsNeitherProvedNorAFault) {
+    std::vector<UnprovedOrder> unproved;
+    for (const auto& times : {std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>{},
+                              {1, std::nullopt},
+                              {std::nullopt, 1},
+                              {1, 1}}) {
+        const Outcome outcome = over_files({{"A", at("e2", times.first)},
+                                            {"A", at("e3", times.first)},
+                                            {"B", at("e1", times.second)}},
+                                           unproved);
+        EXPECT_TRUE(outcome.verdict.ok());
+        EXPECT_EQ(outcome.verdict.unordered_keys, 1);
+        ASSERT_EQ(unproved.size(), 1U);
+        EXPECT_EQ(unproved[0].why, UnprovedOrder::Why::kSeveralJournals);
+        EXPECT_EQ(unproved[0].key, "k");
+        EXPECT_EQ(unproved[0].consumer, "stock");
+    }
+    // In one of them it is known.
+    EXPECT_EQ(over_files({{"A", at("e3", {})}, {"B", at("e2", {})}, {"B", at("e1", {})}}, unproved)
+                  .verdict.out_of_order,
+              1);
+}
+
+// It came first to another member, whose line of it is read later.
+TEST(Verify, WhereARepeatWasDroppedSaysNothingOfTheOrder) {
+    std::vector<UnprovedOrder> unproved;
+    JournalLine repeat = at("e1", 4);
+    repeat.applied = false;
+    const Outcome outcome = over_files(
+        {{"A", at("e2", 2)}, {"A", at("e3", 3)}, {"A", repeat}, {"B", at("e1", {})}}, unproved);
+    EXPECT_TRUE(outcome.verdict.ok());
+    EXPECT_EQ(outcome.verdict.unordered_keys, 1);
+}
+
+TEST(Verify, TwoEventsOfAKeyWithOneNAreInNoProvedOrder) {
+    for (const bool swapped : {false, true}) {
+        Verifier verifier;
+        for (const char* id : {"a", "b"}) verifier.produced(line(id, "k", 1, false)).or_throw();
+        verifier.produced(line("c", "other", 1, false)).or_throw();
+        verifier.begin_received("here").or_throw();
+        for (const char* id : {swapped ? "b" : "a", swapped ? "a" : "b"})
+            verifier.received(line(id, "k", 1, true)).or_throw();
+        verifier.received(line("c", "other", 1, true)).or_throw();
+        const Verdict verdict = verifier.finish().value_or_throw();
+        EXPECT_TRUE(verdict.ok());
+        EXPECT_EQ(verdict.unordered_keys, 1);
+        ASSERT_EQ(verifier.unproved_orders().size(), 1U);
+        EXPECT_EQ(verifier.unproved_orders()[0].why, UnprovedOrder::Why::kSameN);
+        EXPECT_EQ(verifier.unproved_orders()[0].key, "k");
+    }
+}
+
 TEST(Verify, AnEmptyReceivedFileIsAConsumerThatLostEverything) {
     for (const bool empty_file_is_last : {true, false}) {
         Verifier verifier;
@@ -349,13 +495,14 @@ TEST(Verify, KeepsEventsApartWhenThereAreVeryMany) {
 
 TEST(JournalLine, ReadsAllFields) {
     const auto parsed = parse_journal_line(
-        R"({"id":"i","key":"k","n":7,"applied":true,"consumer":"c","state":"intent","more":[1]})");
+        R"({"id":"i","key":"k","n":7,"applied":true,"consumer":"c","at":9,"state":"intent","more":[1]})");
     ASSERT_TRUE(parsed.ok());
     EXPECT_EQ(parsed->id, "i");
     EXPECT_EQ(parsed->key, "k");
     EXPECT_EQ(parsed->n, 7);
     EXPECT_EQ(parsed->applied, true);
     EXPECT_EQ(parsed->consumer, "c");
+    EXPECT_EQ(parsed->at, 9);
     EXPECT_EQ(parsed->state, JournalState::kIntent);
 }
 
@@ -370,7 +517,8 @@ TEST(JournalLine, ALineWithOnlyAnIdIsACommittedEvent) {
 TEST(JournalLine, RefusesWhatIsNotAnEvent) {
     for (const char* text :
          {"", "{", "[]", "7", "{}", R"({"id":""})", R"({"id":7})", R"({"id":"i","n":"1"})",
-          R"({"id":"i","n":1.5})", R"({"id":"i","n":-1})", R"({"id":"i","n":18446744073709551615})",
+          R"({"id":"i","at":-1})", R"({"id":"i","at":"12:00"})", R"({"id":"i","n":1.5})",
+          R"({"id":"i","n":-1})", R"({"id":"i","n":18446744073709551615})",
           R"({"id":"i","applied":"yes"})", R"({"id":"i","key":[]})", R"({"id":"i","state":"x"})",
           "{\"id\":\"\xff\"}"}) {
         EXPECT_FALSE(parse_journal_line(text).ok()) << text;

@@ -114,6 +114,69 @@ TEST_F(VerifyCommand, ProvesNothingFromJournalsWithoutAnEvent) {
     EXPECT_EQ(verify({"--produced", empty, full, "--received", full}).status.code, 0);
 }
 
+TEST_F(VerifyCommand, ProvesNothingFromIntentsAlone) {
+    const auto page = (folder_ / "orders.prom").string();
+    const std::string intents = "{\"id\":\"a\",\"state\":\"intent\"}\n";
+    const auto none = file("none", "{\"id\":\"x\",\"state\":\"rolled_back\"}\n" + intents);
+    const auto full = file("full", kTwoProduced);
+    const auto intended = file("intended", intents + "{\"id\":\"b\",\"state\":\"intent\"}\n");
+    const Finished nothing_committed =
+        verify({"--produced", none, "--received", intended, "--textfile", page});
+    EXPECT_EQ(nothing_committed.status.code, kFaultsFound) << "a ghost";
+    const Finished nothing =
+        verify({"--produced", none, "--received", file("empty", ""), "--textfile", page + "2"});
+    EXPECT_EQ(nothing.status.code, kUnusableInput) << nothing.out;
+    EXPECT_NE(nothing.err.find("names no event that was committed"), std::string::npos)
+        << nothing.err;
+    EXPECT_FALSE(std::filesystem::exists(page + "2"));
+    const Finished unapplied = verify({"--produced", full, "--received", full, intended});
+    EXPECT_EQ(unapplied.status.code, kUnusableInput) << unapplied.out;
+    EXPECT_NE(unapplied.err.find(intended + " holds intents alone"), std::string::npos)
+        << unapplied.err;
+    // Where there is a fault, it is told.
+    const Finished lost = verify({"--produced", full, "--received", file("one", intents)});
+    EXPECT_EQ(lost.status.code, kFaultsFound) << lost.err;
+}
+
+TEST_F(VerifyCommand, ReadsTheJournalsOfAConsumersMembersByTheirTimes) {
+    const auto journal = [&](const std::string& name, const std::string& id, const char* time) {
+        return file(name, R"({"id":")" + id + R"(","applied":true,"consumer":"stock")" +
+                              (*time == 0 ? "" : std::string(",\"at\":") + time) + "}\n");
+    };
+    const auto produced = file("p", kTwoProduced);
+    const auto look = [&](const char* time_of_a, const char* time_of_b) {
+        return verify({"--produced", produced, "--received", journal("of b", "b", time_of_b),
+                       journal("of a", "a", time_of_a)});
+    };
+    const Finished good = look("10", "11");
+    EXPECT_EQ(good.status.code, 0) << good.out << good.err;
+    EXPECT_EQ(good.out.find("not proved"), std::string::npos) << good.out;
+    const Finished bad = look("12", "11");
+    EXPECT_EQ(bad.status.code, kFaultsFound) << bad.out << bad.err;
+    EXPECT_NE(bad.out.find("out of order: a, key k, n 1, at stock"), std::string::npos) << bad.out;
+    const Finished unknown = look("", "");
+    EXPECT_EQ(unknown.status.code, 0) << unknown.out << unknown.err;
+    EXPECT_NE(unknown.out.find("order not proved: key k, at stock: another journal"),
+              std::string::npos)
+        << unknown.out;
+    EXPECT_NE(unknown.out.find(", order of 1 keys not proved)"), std::string::npos) << unknown.out;
+    const Finished json = verify(
+        {"--json", "--produced", produced, "--received", folder_ / "of b", folder_ / "of a"});
+    const auto all = nlohmann::json::parse(json.out);
+    EXPECT_EQ(all.at("unordered_keys"), 1);
+    EXPECT_EQ(all.at("first_unordered")[0].at("why"), "several_journals");
+}
+
+TEST_F(VerifyCommand, SaysWhereTwoEventsOfAKeyHaveOneN) {
+    const auto both = file("p",
+                           "{\"id\":\"a\",\"key\":\"k\",\"n\":1}\n"
+                           "{\"id\":\"b\",\"key\":\"k\",\"n\":1}\n");
+    const Finished finished = verify({"--produced", both, "--received", both});
+    EXPECT_EQ(finished.status.code, 0) << finished.out << finished.err;
+    EXPECT_NE(finished.out.find("another event of it has the n of b"), std::string::npos)
+        << finished.out;
+}
+
 TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
     const auto page = folder_ / "orders.prom";
     const auto produced = file("p", kTwoProduced);
@@ -233,6 +296,20 @@ TEST_F(VerifyCommand, ReadsManyLines) {
         << finished.out;
 }
 
+template <typename Look>
+void expect_it_only_looks(Look look) {
+    for (const char* query :
+         {"DELETE FROM effects RETURNING id", "DELETE FROM effects",
+          "SELECT id FROM effects; DELETE FROM effects",
+          "SELECT id FROM effects; SELECT id FROM effects", "-- nothing", "COMMIT"}) {
+        const Finished finished = look(query);
+        EXPECT_EQ(finished.status.code, kUnusableInput) << query << "\n" << finished.out;
+        EXPECT_NE(finished.err.find("--effect-query: must be one query, which changes nothing: "),
+                  std::string::npos)
+            << finished.err;
+    }
+}
+
 TEST_F(VerifyCommand, LooksAtTheEffectsThemselves) {
     const std::string url = shared_postgres().create_database();
     Pg db(url);
@@ -255,8 +332,11 @@ TEST_F(VerifyCommand, LooksAtTheEffectsThemselves) {
         "CREATE TABLE outbox_inbox_dead_letters (message_id text); "
         "INSERT INTO outbox_inbox_dead_letters VALUES ('b')");
     EXPECT_NE(look(query + " LIMIT 1").out.find("lost 0,"), std::string::npos);
-    // It only looks.
-    EXPECT_NE(look("DELETE FROM effects RETURNING id").status.code, 0);
+    expect_it_only_looks(look);
+    const Finished apart = look("SELECT id FROM effects; COMMIT; DELETE FROM effects");
+    EXPECT_EQ(apart.status.code, kUnusableInput) << apart.out;
+    EXPECT_EQ(look("COPY effects TO STDOUT").status.code, kUnusableInput);
+    EXPECT_EQ(look("COPY effects FROM STDIN").status.code, kUnusableInput);
     EXPECT_EQ(db.number("SELECT count(*) FROM effects"), 3);
     EXPECT_EQ(look("SELECT id, key, 'x' FROM effects").status.code, kUnusableInput);
     EXPECT_EQ(verify({"--produced", file("p", kTwoProduced), "--effect-db", url}).status.code,
@@ -272,7 +352,8 @@ TEST_F(VerifyCommand, LooksAtTheEffectsOfASqliteDatabase) {
                        "sqlite://" + path.string(), "--effect-query", query});
     };
     EXPECT_EQ(look("SELECT id FROM effects").status.code, 0) << look("SELECT id FROM effects").err;
-    EXPECT_NE(look("DELETE FROM effects RETURNING id").status.code, 0);
+    EXPECT_EQ(look("SELECT id FROM effects;  -- all\n").status.code, 0);
+    expect_it_only_looks(look);
     EXPECT_EQ(db.number("SELECT count(*) FROM effects"), 2);
 }
 

@@ -29,6 +29,7 @@ std::string written(const JournalLine& line) {
     append_json_string(line.key, out);
     out += ",\"consumer\":";
     append_json_string(line.consumer, out);
+    if (line.at) out += ",\"at\":" + std::to_string(*line.at);
     if (line.n) out += ",\"n\":" + std::to_string(*line.n);
     if (line.applied) out += *line.applied ? ",\"applied\":true" : ",\"applied\":false";
     constexpr std::string_view kStates[] = {"intent", "committed", "rolled_back"};
@@ -50,7 +51,8 @@ std::vector<JournalLine> read(std::string_view text) {
         const auto again = core::parse_journal_line(written(*line));
         check(again.ok() && again->id == line->id && again->key == line->key &&
               again->n == line->n && again->applied == line->applied &&
-              again->consumer == line->consumer && again->state == line->state);
+              again->consumer == line->consumer && again->at == line->at &&
+              again->state == line->state);
         lines.push_back(std::move(*line));
     }
     return lines;

@@ -41,6 +41,15 @@ void Statement::note(int result) {
     message_ = sqlite3_errmsg(connection_);
 }
 
+std::string_view Statement::sql() const {
+    const char* text = sqlite3_sql(statement_.get());
+    return text == nullptr ? std::string_view() : std::string_view(text);
+}
+
+bool Statement::writes() const {
+    return sqlite3_stmt_readonly(statement_.get()) == 0;
+}
+
 Statement& Statement::bind(std::int64_t value) {
     if (!failed()) note(sqlite3_bind_int64(statement_.get(), ++bound_, value));
     return *this;

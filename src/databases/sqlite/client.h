@@ -47,6 +47,11 @@ class Statement {
     Statement& lend_or_null(std::string_view text);
     Statement& lend_blob(std::string_view bytes);
 
+    /// As far as it was read from the text it was made of: one statement. None: there was none.
+    [[nodiscard]] std::string_view sql() const;
+    /// It may change the database.
+    [[nodiscard]] bool writes() const;
+
     /// True: there is a row, and its columns can be read until the next step.
     bool step();
     /// Runs to the end. `doing`: as `status`.

@@ -116,7 +116,10 @@ class PostgresSql final : public Sql {
                      {path_}, nullptr)
                      .status();
         if (!status.ok()) return status;
-        if (PQsendQuery(connection, query.c_str()) != 1 || PQsetSingleRowMode(connection) != 1) {
+        // Not the simple protocol, in which a second statement may end this transaction and write.
+        if (PQsendQueryParams(connection, query.c_str(), 0, nullptr, nullptr, nullptr, nullptr,
+                              0) != 1 ||
+            PQsetSingleRowMode(connection) != 1) {
             return postgres::operate_error(connection, nullptr, kReading);
         }
         const auto next = [&] {
@@ -126,10 +129,15 @@ class PostgresSql final : public Sql {
         while (true) {
             const postgres::Rows result = next();
             if (result.get() == nullptr) break;
-            if (PQresultStatus(result.get()) == PGRES_SINGLE_TUPLE) {
+            const ExecStatusType what = PQresultStatus(result.get());
+            // Nothing else can be done on this connection before the copy is at its end.
+            if (what == PGRES_COPY_OUT || what == PGRES_COPY_IN) {
+                return Status(no_query("this copies"));
+            }
+            if (what == PGRES_SINGLE_TUPLE) {
                 if (status.ok()) status = take(cells_of(result, 0));
-            } else if (!result.succeeded() && status.ok()) {
-                status = postgres::operate_error(connection, result.get(), kReading);
+            } else if (what != PGRES_TUPLES_OK && status.ok()) {
+                status = reading_error(result);
             }
         }
         const Status ended = run("ROLLBACK", {}, nullptr).status();
@@ -239,6 +247,16 @@ class PostgresSql final : public Sql {
                                                    : std::optional<std::string>(text));
         }
         return cells;
+    }
+    [[nodiscard]] ErrorInfo reading_error(const postgres::Rows& result) {
+        constexpr std::string_view kWrites = "25006";
+        constexpr std::string_view kNoStatement = "42601";
+        if (PQresultStatus(result.get()) == PGRES_EMPTY_QUERY) return no_query("this is none");
+        if (result.succeeded()) return no_query("this gives no rows");
+        if (result.state() == kWrites || result.state() == kNoStatement) {
+            return no_query(std::string(result.message()));
+        }
+        return postgres::operate_error(session_.connection(), result.get(), kReading);
     }
     PostgresSql(const std::string& url, int connect_timeout_s)
         : session_(url, connect_timeout_s, {}, {}) {}

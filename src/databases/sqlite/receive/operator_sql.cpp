@@ -171,6 +171,13 @@ class SqliteSql final : public Sql {
         }
         try {
             sqlite::Statement use = callers_statement(database_->handle(), query, kReading);
+            const std::string_view rest = std::string_view(query).substr(use.sql().size());
+            if (use.sql().empty()) return Status(no_query("this is none"));
+            if (!callers_statement(database_->handle(), rest, kReading).sql().empty()) {
+                return Status(no_query("these are several statements"));
+            }
+            if (use.writes()) return Status(no_query("this writes"));
+            if (use.columns() == 0) return Status(no_query("this gives no rows"));
             while (use.step()) {
                 if (Status status = take(cells_of(use)); !status.ok()) return status;
             }

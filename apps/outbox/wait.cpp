@@ -44,7 +44,7 @@ class Place {
         if (!look.ok()) sql_.reset();
         return look;
     }
-    /// Whether a consumer of this name has left anything in the database.
+    /// Whether a consumer of this name has left anything in the database, as far as it can be seen.
     Result<bool> is_known() {
         if (Status status = open(); !status.ok()) return status;
         const auto rows = sql_->run(
@@ -141,7 +141,8 @@ std::string count_of_events(std::size_t count) {
     return std::to_string(count) + (count == 1 ? " event" : " events");
 }
 
-void print_look(const FenceLook& look, const std::string& consumer, bool known, double waited_s) {
+void print_look(const FenceLook& look, const std::string& consumer, const Result<bool>& known,
+                double waited_s) {
     const std::string shown = shortened(consumer, kNameColumns);
     std::cout << coloured(colour_of_fenced(look.state), fenced_name(look.state)) << ": "
               << count_of_events(look.events.size()) << ", consumer " << shown << ", waited "
@@ -155,7 +156,17 @@ void print_look(const FenceLook& look, const std::string& consumer, bool known, 
         std::cout << "  " << event.id << "  " << fenced_name(event.state) << "\n    "
                   << wrapped(meaning_of(event.why, shown), 4) << "\n";
     }
-    if (known) return;
+    if (!known.ok()) {
+        std::cout << "  - "
+                  << wrapped("whether a consumer '" + shown +
+                                 "' has ever recorded anything in this database could not be "
+                                 "looked up: " +
+                                 to_printable(known.error().message),
+                             4)
+                  << "\n";
+        return;
+    }
+    if (*known) return;
     std::cout << "  - "
               << wrapped("no consumer '" + shown +
                              "' has ever recorded anything in this database; is the name right? "
@@ -165,8 +176,8 @@ void print_look(const FenceLook& look, const std::string& consumer, bool known, 
               << "\n";
 }
 
-void print_look_as_json(const FenceLook& look, const std::string& consumer, bool known,
-                        double waited_s) {
+void print_look_as_json(const FenceLook& look, const std::string& consumer,
+                        const Result<bool>& known, double waited_s) {
     ordered_json events = ordered_json::array();
     for (const FencedEvent& event : look.events) {
         events.push_back({{"id", event.id},
@@ -176,7 +187,7 @@ void print_look_as_json(const FenceLook& look, const std::string& consumer, bool
     print_json({{"state", fenced_name(look.state)},
                 {"timed_out", !is_settled(look)},
                 {"consumer", consumer},
-                {"consumer_known", known},
+                {"consumer_known", known.ok() ? ordered_json(*known) : ordered_json(nullptr)},
                 {"waited_s", waited_s},
                 {"events", events}});
 }
@@ -215,10 +226,8 @@ int run_wait(const runtime::Invocation& invocation) {
         if (look.ok() && (is_settled(*look) || now >= deadline)) {
             const auto known =
                 look->state == Fenced::kApplied ? Result<bool>(true) : place.is_known();
-            if (!known.ok() && !lacks_rights(known.error())) return report(known.error());
             const double waited_s = std::chrono::duration<double>(now - began).count();
-            const bool is_known = !known.ok() || *known;
-            (options.flag("json") ? print_look_as_json : print_look)(*look, consumer, is_known,
+            (options.flag("json") ? print_look_as_json : print_look)(*look, consumer, known,
                                                                      waited_s);
             return exit_code_of_look(*look);
         }

@@ -3,6 +3,7 @@
 #include <future>
 #include <gmock/gmock.h>
 #include <mutex>
+#include <regex>
 #include <thread>
 
 #include <outbox/adapters/libpq.h>
@@ -475,6 +476,30 @@ TEST_P(WaitOnPostgres, WaitsAlsoWhereItsFirstLookMeetsALock) {
     holder.exec("COMMIT");
     const Finished ended = waiting.get();
     EXPECT_EQ(ended.status.code, 0) << ended.out << ended.err;
+}
+
+// Which says who holds it: the tables of a function are not named where it is called.
+TEST_P(WaitOnPostgres, ALockThatIsHeldForLongerThanItWaitsIsNamed) {
+    Pg holder(stock_);
+    holder.exec("SET application_name = 'a backup'");
+    holder.exec("BEGIN; LOCK outbox_inbox");
+    const Finished ended = wait(token_of({new_event_id()}), {"--timeout", "5s"});
+    EXPECT_THAT(ended.err, HasSubstr("OB_CONFLICT"));
+    EXPECT_THAT(ended.err, HasSubstr("probably pid " + holder.value("SELECT pg_backend_pid()") +
+                                     " (a backup, "));
+}
+
+TEST_P(WaitOnPostgres, WhatItHasSeenIsToldAlsoWhereTheConsumersNameCannotBeLookedUp) {
+    Pg holder(stock_);
+    holder.exec("BEGIN; LOCK outbox_inbox_stats");
+    const std::string token = token_of({new_event_id()});
+    const Finished ended = wait(token, {"--timeout", "4s"});
+    EXPECT_EQ(ended.status.code, 6) << ended.out << ended.err;
+    const std::string said = std::regex_replace(ended.out, std::regex("\n +"), " ");
+    EXPECT_THAT(said, HasSubstr("unknown nothing here knows it"));
+    EXPECT_THAT(said, HasSubstr("could not be looked up: another transaction has held"));
+    EXPECT_THAT(said, HasSubstr("probably pid " + holder.value("SELECT pg_backend_pid()")));
+    EXPECT_THAT(waited(token, 6)["consumer_known"], nullptr);
 }
 
 TEST_P(WaitOnPostgres, TokensOfSqlAndOfTheLibraryAreTheSame) {

@@ -289,9 +289,15 @@ class PostgresSql final : public Sql {
         const auto other =
             open(session_.url(), session_.connect_timeout_s(), std::nullopt, Waits::kLimited);
         if (!other.ok()) return {};
-        const auto rows = (*other)->run(std::string(postgres::lock_holders_sql()),
-                                        {std::to_string(kMostWaitS), place_, statement}, nullptr);
-        return rows.ok() ? (*rows)[0][0].value_or("") : std::string();
+        // A function's tables are not named in the statement that calls it.
+        std::string who;
+        for (const std::string& named : {statement, std::string()}) {
+            const auto rows = (*other)->run(std::string(postgres::lock_holders_sql()),
+                                            {std::to_string(kMostWaitS), place_, named}, nullptr);
+            if (rows.ok()) who = (*rows)[0][0].value_or("");
+            if (!who.empty()) break;
+        }
+        return who;
     }
 
     // Where the consumer's tables are; from here on what others made there stands in for nothing

@@ -49,14 +49,24 @@ Oldest oldest_events(spi::Source& source, const SourceConfig& config) {
     }
     const auto operations = open_operations(config, source.table_name());
     if (!operations.ok()) return oldest;
-    const auto letters = (*operations)->dead({}, 0, 1, false);
-    if (letters.ok() && !letters->empty()) oldest.dead_us = letters->front().occurred_at_us;
+    const auto dead = (*operations)->oldest_dead_us();
+    if (dead.ok()) oldest.dead_us = *dead;
     return oldest;
 }
 
 std::string kept_text(const TopicReport& topic) {
     if (!topic.kept) return "for ever";
     return "for " + age_text(std::chrono::duration<double>(*topic.kept).count());
+}
+
+std::string promises_too_much(const TopicReport& topic) {
+    return "min.insync.replicas of " + topic.name + " is " + std::to_string(topic.min_in_sync) +
+           ", and it has " + std::to_string(topic.replicas) +
+           (topic.replicas == 1 ? " replica" : " replicas") +
+           ": Kafka before 3.7 refuses every record of it (NOT_ENOUGH_REPLICAS), a later one keeps "
+           "fewer copies than that says. Give it more replicas (kafka-reassign-partitions) or a "
+           "lower setting (kafka-configs --alter --topic " +
+           topic.name + " --add-config min.insync.replicas=" + std::to_string(topic.replicas) + ")";
 }
 
 // Those whose names the configuration says; others come with the events.
@@ -79,6 +89,18 @@ std::vector<TopicReport> look_at_topics_of(const RelayConfig& config, Findings& 
                          partitions + " partitions of " + topic.name +
                          " have no leader: events of their keys wait. Mend their brokers",
                      {}});
+            } else if (topic.too_few > 0) {
+                findings.push_back(
+                    {kWarn,
+                     where + with_commas(static_cast<std::int64_t>(topic.too_few)) + " of the " +
+                         partitions + " partitions of " + topic.name +
+                         " have fewer replicas in sync than min.insync.replicas (" +
+                         std::to_string(topic.min_in_sync) +
+                         "): the brokers refuse their records, which wait. Mend the brokers that "
+                         "have the others",
+                     {}});
+            } else if (topic.min_in_sync > topic.replicas) {
+                findings.push_back({kWarn, where + promises_too_much(topic), {}});
             } else {
                 findings.push_back({kOk,
                                     where + topic.name + " (partitions: " + partitions +

@@ -29,6 +29,7 @@ class NoOperations final : public Operations {
     }
     Result<std::int64_t> count_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::int64_t> last_dead() override { return std::int64_t{0}; }
+    Result<std::int64_t> oldest_dead_us() override { return std::int64_t{0}; }
     Result<std::int64_t> retry_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::int64_t> discard_dead(const DeadFilter&) override { return std::int64_t{0}; }
     Result<std::vector<LedgerRoute>> ledger_routes(bool) override {

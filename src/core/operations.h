@@ -237,6 +237,10 @@ class Operations : public DeadLetters {
     /// The highest `dead_id`; 0: there is no letter.
     virtual Result<std::int64_t> last_dead() = 0;
 
+    /// When the oldest event of the table's dead letters occurred, in microseconds since 1970; 0:
+    /// there is none. Reads all of them.
+    virtual Result<std::int64_t> oldest_dead_us() = 0;
+
     virtual Result<LeaseInfo> lease() = 0;
     /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/brokers/kafka/admin.h"
+#include "tests/support/eventually.h"
 #include "tests/support/kafka_client.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
@@ -11,6 +12,7 @@
 namespace outbox::test {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
@@ -81,6 +83,27 @@ TEST_F(DoctorOfKafka, NamesATopicWithPartitionsThatHaveNoLeader) {
                           "leader"));
     second.start();
     remove_topic(bootstrap_, "spread");
+}
+
+TEST_F(DoctorOfKafka, WarnsWhereATopicPromisesMoreCopiesThanItHasOrThanAreInSync) {
+    create_topic(bootstrap_, "alone", 1, {{"min.insync.replicas", "2"}});
+    EXPECT_THAT(doctor({"alone"}),
+                AllOf(HasSubstr("warning  topics: route kafka: min.insync.replicas of alone is 2, "
+                                "and it has 1 replica: "),
+                      HasSubstr("--add-config min.insync.replicas=1)"),
+                      HasSubstr("0 problems, 1 warning\n")));
+    KafkaServer second(
+        {.auto_create_topics = false, .properties = "", .first = &shared_kafka(), .tls = {}});
+    create_topic(bootstrap_, "twice", 1, {{"min.insync.replicas", "2"}}, 2);
+    EXPECT_THAT(doctor({"twice"}), HasSubstr("ok       topics: route kafka: twice"));
+    second.stop();
+    EXPECT_TRUE(eventually(120s, "one replica is in sync", [&] {
+        return doctor({"twice"}).find(
+                   "1 of the 1 partitions of twice have fewer replicas in sync "
+                   "than min.insync.replicas (2)") != std::string::npos;
+    }));
+    second.start();
+    remove_topic(bootstrap_, "twice");
 }
 
 }  // namespace

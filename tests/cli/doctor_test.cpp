@@ -320,6 +320,15 @@ TEST_F(Doctor, WarnsWhereAnInboxHasForgottenWhatIsStillToCome) {
     const Finished of_relay = doctor({"--consumer-db", url_}, as_relay());
     EXPECT_EQ(of_relay.status.code, 0) << of_relay.out << of_relay.err;
     EXPECT_THAT(of_relay.out, HasSubstr("the oldest dead letter is of "));
+    // The oldest by its event's time: letters come in any order.
+    admin_.exec("DELETE FROM outbox_dead_letters");
+    for (const char* days : {"20", "40", "10"}) {
+        admin_.exec(
+            "INSERT INTO outbox_dead_letters (source, route, id, occurred_at, attempts, "
+            "error_code, error) VALUES ('public.outbox_events', 'stdout', 'd" +
+            std::string(days) + "', now() - interval '" + days + " days', 1, 'E', 'e')");
+    }
+    EXPECT_THAT(doctor({"--consumer-db", url_}).out, HasSubstr("the oldest dead letter is of "));
     const Finished missing = doctor({"--consumer-db", shared_postgres().create_database()});
     EXPECT_EQ(missing.status.code, 1);
     EXPECT_THAT(missing.out, HasSubstr("their tables are missing. outbox migrate --only consumer"));

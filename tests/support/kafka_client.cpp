@@ -135,11 +135,11 @@ std::optional<std::string> KafkaRecord::header(const std::string& name) const {
 }
 
 void create_topic(const std::string& bootstrap, const std::string& topic, int partitions,
-                  const std::map<std::string, std::string>& config) {
+                  const std::map<std::string, std::string>& config, int replicas) {
     const auto client = make_client(RD_KAFKA_PRODUCER, bootstrap);
     char error[kErrorBytes] = "";
     const std::unique_ptr<rd_kafka_NewTopic_t, decltype(&rd_kafka_NewTopic_destroy)> wanted(
-        rd_kafka_NewTopic_new(topic.c_str(), partitions, 1, error, sizeof error),
+        rd_kafka_NewTopic_new(topic.c_str(), partitions, replicas, error, sizeof error),
         rd_kafka_NewTopic_destroy);
     if (!wanted) throw std::runtime_error("topic " + topic + ": " + error);
     for (const auto& [name, value] : config) {

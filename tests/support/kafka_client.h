@@ -27,7 +27,7 @@ struct KafkaRecord {
 
 // Creates a topic and returns when its partitions have a leader.
 void create_topic(const std::string& bootstrap, const std::string& topic, int partitions = 1,
-                  const std::map<std::string, std::string>& config = {});
+                  const std::map<std::string, std::string>& config = {}, int replicas = 1);
 
 // Removes it and returns when the broker does not know it any more.
 void delete_topic(const std::string& bootstrap, const std::string& topic);

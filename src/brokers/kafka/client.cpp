@@ -130,6 +130,11 @@ std::optional<std::size_t> max_message_bytes(const rd_kafka_ConfigResource_t* re
     return static_cast<std::size_t>(*bytes);
 }
 
+std::size_t min_in_sync(const rd_kafka_ConfigResource_t* resource) {
+    const auto replicas = number_of(value_of(resource, "min.insync.replicas"));
+    return static_cast<std::size_t>(std::max<std::int64_t>(0, replicas.value_or(0)));
+}
+
 // Only what is deleted goes by its age: a compacted topic keeps each key's last record.
 std::optional<std::chrono::milliseconds> retention(const rd_kafka_ConfigResource_t* resource) {
     if (value_of(resource, "cleanup.policy").find("delete") == std::string_view::npos) {
@@ -208,8 +213,13 @@ Client::Partitions Client::partitions(Topic topic, std::chrono::milliseconds tim
         }
         for (int j = 0; j < described.partition_cnt; ++j) {
             const auto id = static_cast<std::size_t>(described.partitions[j].id);
-            if (found.leaders.size() <= id) found.leaders.resize(id + 1);
+            if (found.leaders.size() <= id) {
+                found.leaders.resize(id + 1);
+                found.copies.resize(id + 1);
+            }
             found.leaders[id] = described.partitions[j].leader >= 0;
+            found.copies[id] = {static_cast<std::size_t>(described.partitions[j].replica_cnt),
+                                static_cast<std::size_t>(described.partitions[j].isr_cnt)};
         }
     }
     rd_kafka_metadata_destroy(metadata);
@@ -356,6 +366,7 @@ void Client::take_description(rd_kafka_op_s* event, Events& events) {
         } else {
             answer.max_message_bytes = max_message_bytes(resources[0]);
             answer.kept = retention(resources[0]);
+            answer.min_in_sync = min_in_sync(resources[0]);
         }
     }
     events.topics.push_back(std::move(answer));

@@ -35,6 +35,7 @@ struct Events {
         Fault fault;  ///< Empty name: the topic exists.
         std::optional<std::size_t> max_message_bytes;
         std::optional<std::chrono::milliseconds> kept;  ///< A record, at most; none: for ever.
+        std::size_t min_in_sync = 0;                    ///< Replicas; 0: not known.
     };
     std::vector<std::uint32_t> acknowledged;  ///< Slots.
     std::vector<Refusal> refused;             ///< In the order in which librdkafka gave them up.
@@ -65,6 +66,11 @@ class Client {
     struct Partitions {
         Fault fault;                ///< Not empty: none are known.
         std::vector<bool> leaders;  ///< By partition: whether it has one.
+        struct Copies {
+            std::size_t replicas = 0;
+            std::size_t in_sync = 0;
+        };
+        std::vector<Copies> copies;  ///< By partition.
     };
     /// Asks any broker for the topic's partitions, which librdkafka then knows, too. Blocks up to
     /// `timeout`.

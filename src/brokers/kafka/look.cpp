@@ -39,6 +39,16 @@ std::map<std::string, Events::TopicAnswer> settings_of(Client& client,
     return answers;
 }
 
+// A partition without a leader is told as such.
+void count_copies(const std::vector<Client::Partitions::Copies>& partitions, TopicReport& report) {
+    for (const Client::Partitions::Copies& one : partitions) {
+        const bool is_first = &one == partitions.data();
+        report.replicas = is_first ? one.replicas : std::min(report.replicas, one.replicas);
+        const std::size_t needed = std::min(report.min_in_sync, one.replicas);
+        report.too_few += one.in_sync > 0 && one.in_sync < needed ? 1 : 0;
+    }
+}
+
 }  // namespace
 
 Result<std::vector<TopicReport>> look_at_topics(const KafkaConfig& config,
@@ -67,6 +77,7 @@ Result<std::vector<TopicReport>> look_at_topics(const KafkaConfig& config,
             continue;
         }
         report.kept = answer->second.kept;
+        report.min_in_sync = answer->second.min_in_sync;
         const auto topic = client.open_topic(name);
         if (!topic.ok()) return topic.status();
         const Client::Partitions partitions = client.partitions(*topic, timeout);
@@ -74,6 +85,7 @@ Result<std::vector<TopicReport>> look_at_topics(const KafkaConfig& config,
         report.partitions = partitions.leaders.size();
         report.leaderless = static_cast<std::size_t>(
             std::count(partitions.leaders.begin(), partitions.leaders.end(), false));
+        count_copies(partitions.copies, report);
     }
     return reports;
 }

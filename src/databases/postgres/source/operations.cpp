@@ -297,6 +297,16 @@ class PostgresOperations final : public Operations {
         return rows->integer(0, 0);
     }
 
+    Result<std::int64_t> oldest_dead_us() override {
+        const DeadQuery query(table_, {}, config_.default_tenant, side_);
+        const auto rows =
+            connection_.query("SELECT coalesce(" + epoch_us("min(occurred_at)") + ", 0) FROM " +
+                                  side_ + "outbox_dead_letters" + query.where(),
+                              query.params());
+        if (!rows.ok()) return rows.status();
+        return rows->integer(0, 0);
+    }
+
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         DeadQuery query(table_, filter, config_.default_tenant, side_);
         return audited("UPDATE " + side_ +

@@ -249,6 +249,16 @@ class SqliteOperations final : public Operations {
         return last;
     }
 
+    Result<std::int64_t> oldest_dead_us() override {
+        const DeadFilter all;
+        Statement row(*database_, "SELECT min(occurred_at) FROM outbox_dead_letters" +
+                                      where_dead(all) + " AND ?7 IS NULL");
+        bind(row, all);
+        const std::int64_t oldest = row.step() ? row.integer(0) : 0;
+        if (Status status = row.status(); !status.ok()) return status;
+        return oldest;
+    }
+
     Result<std::int64_t> retry_dead(const DeadFilter& filter) override {
         return audited(filter, "dead retry", describe(filter), [&] {
             Statement update(*database_,

@@ -67,22 +67,32 @@ bool is_of_the_other_side(const SourceConfig& config, const ErrorInfo& error) {
     return !seen.ok() && lacks_rights(seen.error());
 }
 
-int print_result(const runtime::Invocation& invocation, const spi::Source* source,
-                 std::int64_t rows, const std::optional<PrunedInbox>& inbox) {
+// As above, of the table's rows.
+bool may_look_at_rows(spi::Source& source, std::chrono::seconds retention) {
+    const auto recorder = source.open_recorder();
+    if (!recorder.ok()) return !lacks_rights(recorder.error());
+    const auto seen = (*recorder)->prunable(retention);
+    return seen.ok() || !lacks_rights(seen.error());
+}
+
+// `rows`: none where it could not be done; without `source` there is no table of them.
+void print_result(const runtime::Invocation& invocation, const spi::Source* source,
+                  std::optional<std::int64_t> rows, const std::optional<PrunedInbox>& inbox) {
     const bool dry_run = invocation.options.flag("dry-run");
     if (invocation.options.flag("json")) {
-        nlohmann::ordered_json out{{dry_run ? "would_remove" : "removed", rows}};
+        nlohmann::ordered_json out{
+            {dry_run ? "would_remove" : "removed", rows ? nlohmann::ordered_json(*rows) : nullptr}};
         if (inbox) {
             out["inbox"] = inbox->messages;
             out["keys"] = inbox->keys;
             out["sagas"] = inbox->sagas;
         }
         print_json(out);
-        return runtime::kExitOk;
+        return;
     }
     const char* verb = dry_run ? "would remove " : "removed ";
     if (source != nullptr) {
-        std::cout << verb << with_commas(rows) << " published rows older than "
+        std::cout << verb << with_commas(*rows) << " published rows older than "
                   << invocation.options.text("retention") << " from " << source->table_name()
                   << "\n";
     }
@@ -95,7 +105,6 @@ int print_result(const runtime::Invocation& invocation, const spi::Source* sourc
                       << " finished sagas and remembered steps\n";
         }
     }
-    return runtime::kExitOk;
 }
 
 }  // namespace
@@ -117,14 +126,22 @@ int run_prune(const runtime::Invocation& invocation) {
     const auto inbox =
         prune_inbox(*config, invocation.options.duration("inbox-retention").count(), dry_run);
     // A database may have one side only, and a role rights to one only.
+    const bool may_not = !rows.ok() && lacks_rights(rows.error());
     if (!inbox.ok() && (!rows.ok() || !is_of_the_other_side(*config, inbox.error()))) {
+        if (may_not) report(rows.error());
         return report(inbox.error());
     }
     if (!rows.ok() && !*inbox) return report(rows.error());
     if (!inbox.ok()) report(inbox.error());
-    if (!rows.ok() && lacks_rights(rows.error())) report(rows.error());
-    return print_result(invocation, rows.ok() ? source->get() : nullptr, rows.ok() ? *rows : 0,
-                        inbox.ok() ? *inbox : std::optional<PrunedInbox>());
+    print_result(invocation, rows.ok() ? source->get() : nullptr,
+                 rows.ok() ? std::optional(*rows)
+                 : may_not ? std::nullopt
+                           : std::optional(std::int64_t{0}),
+                 inbox.ok() ? *inbox : std::optional<PrunedInbox>());
+    const int code = may_not ? report(rows.error()) : runtime::kExitOk;
+    const bool is_forgotten = may_not && source.ok() &&
+                              may_look_at_rows(**source, invocation.options.duration("retention"));
+    return is_forgotten ? code : runtime::kExitOk;
 }
 
 }  // namespace outbox::app

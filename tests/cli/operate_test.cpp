@@ -229,6 +229,41 @@ TEST_F(Operate, PruneRemovesOldPublishedRowsAndNoOthers) {
     EXPECT_EQ(count("status = 'PUBLISHED'"), 0);
 }
 
+// Whatever is there to be removed, and whatever else the role may prune.
+TEST_F(Operate, PruneByARoleThatMayNotRemoveSaysWhichRightIsMissing) {
+    url_ = shared_postgres().create_database();
+    Pg admin(url_);
+    admin.exec(
+        "CREATE TABLE orders_outbox (id uuid PRIMARY KEY, aggregate_type text NOT NULL, "
+        "aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb NOT NULL, "
+        "created_at timestamptz NOT NULL, published_at timestamptz, retry_count int NOT NULL "
+        "DEFAULT 0, status text NOT NULL);"
+        "DO $$ BEGIN CREATE ROLE prune_looker LOGIN PASSWORD 'test'; EXCEPTION WHEN "
+        "duplicate_object THEN END $$; GRANT SELECT ON orders_outbox TO prune_looker");
+    std::string url = url_;
+    url.replace(url.find("postgres@"), 8, "prune_looker:test");
+    const auto expect_refused = [&](const json& removed) {
+        const Finished ended = outbox_.run(
+            {"prune", "--db", url, "--table", "orders_outbox", "--json", "--owner", "postgres"});
+        EXPECT_EQ(ended.status.code, 4) << ended.out << ended.err;
+        EXPECT_THAT(ended.err, HasSubstr("GRANT DELETE ON \"public\".\"orders_outbox\" TO "
+                                         "prune_looker"));
+        EXPECT_EQ(ended.out.empty() ? json("nothing") : json::parse(ended.out)["removed"], removed);
+    };
+    expect_refused("nothing");
+    admin.exec(
+        "INSERT INTO orders_outbox SELECT gen_random_uuid(), 'Order', 'o', 'Made', '{}', now(), "
+        "now() - interval '9 days', 0, 'PUBLISHED'");
+    expect_refused("nothing");
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_, "--only", "consumer"}).status.code, 0);
+    admin.exec(
+        outbox_.run({"roles", "--print", "--only", "consumer", "--operator", "prune_looker"}).out);
+    expect_refused(nullptr);
+    EXPECT_EQ(admin.number("SELECT count(*) FROM orders_outbox"), 1);
+    admin.exec("GRANT DELETE ON orders_outbox TO prune_looker");
+    EXPECT_EQ(result({"prune", "--table", "orders_outbox"})["removed"], 1);
+}
+
 TEST(OperateSqlite, AnswersTheSameQuestions) {
     OutboxBinary outbox;
     const std::string url = "sqlite://" + outbox.file("shop.db").string();

@@ -54,10 +54,20 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
 // where this one has no more time.
 Status PostgresRecorder::prune_free(Connection& connection, std::chrono::seconds retention,
                                     std::size_t limit, std::size_t& removed) {
-    const Result<Rows> may =
-        connection.query("SELECT has_table_privilege($1, 'UPDATE')", Params().text(table_.sql));
+    const Result<Rows> may = connection.query(
+        "SELECT has_table_privilege($1, 'UPDATE'), has_table_privilege($1, 'DELETE'), "
+        "quote_ident(current_user)",
+        Params().text(table_.sql));
     if (!may.ok()) return may.status();
     const bool free_only = may->boolean(0, 0);
+    // No row would say so where none is old enough.
+    if (!may->boolean(0, 1)) {
+        const std::string user = may->string(0, 2);
+        return {ErrorCode::kNoRights, Advice::kStop,
+                "user " + user + " may not remove rows of " + table_.source + ": GRANT DELETE ON " +
+                    table_.sql + " TO " + user,
+                "42501"};
+    }
     std::unordered_set<std::string> gone;
     const auto until = Clock::now() + kLookFor;
     while (gone.size() < limit && Clock::now() < until) {

@@ -36,6 +36,7 @@ Destination destination_of(const runtime::RelayConfig& config, const runtime::Ro
             .options = route.sink_options,
             .connect_timeout = config.sink_connect_timeout(),
             .producer = std::string(producer),
+            .producer_ends = producer.starts_with(kRunProducer),
             .max_repeats = config.relay.max_unrecorded};
 }
 

@@ -91,6 +91,8 @@ Result<std::unique_ptr<claim::ObjectStore>> open_store(const std::string& url);
 
 /// Who publishes where a sink is only to be looked at.
 inline constexpr std::string_view kNoProducer = "check";
+/// How the producers of replays begin, one for each run.
+inline constexpr std::string_view kRunProducer = "outbox-replay/";
 
 /// The sink of a route, for the producer of `spi::RouteBeginning`, with what is done for its
 /// records before. Does not contact the destination.

@@ -332,7 +332,7 @@ relay::Notify make_notify(std::size_t& refused) {
 
 // Repeats are not dropped for those that the relay has sent: a run is a producer of its own.
 std::string producer_of(const replay::Run& run) {
-    return "outbox-replay/" + run.id;
+    return std::string(kRunProducer) + run.id;
 }
 
 Result<relay::RouteSpec> spec_of(const Outfit& outfit, const replay::Run& run) {

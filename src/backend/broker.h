@@ -30,6 +30,7 @@ struct Destination {
     /// Who publishes: the same for all relays of one outbox and for this route alone, until it
     /// begins anew. See `spi::RouteBeginning`.
     std::string producer = {};
+    bool producer_ends = false;   ///< With a run: nobody is there who would remove what it leaves.
     std::size_t max_repeats = 0;  ///< Events that may come again after a relay was killed.
 };
 

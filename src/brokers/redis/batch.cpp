@@ -62,7 +62,7 @@ void Batch::add(const spi::Record& record) {
 }
 
 void Batch::seal(const Head& head, std::string& out) {
-    constexpr std::size_t kHeadParts = 10;
+    constexpr std::size_t kHeadParts = 11;
     append_command(out, kHeadParts + reopened_.size() + arguments_);
     append_argument(out, "EVALSHA");
     append_argument(out, head.script);
@@ -74,6 +74,7 @@ void Batch::seal(const Head& head, std::string& out) {
     append_argument(out, static_cast<std::int64_t>(head.window));
     append_argument(out, head.max_len);
     append_argument(out, static_cast<std::int64_t>(reopened_.size()));
+    append_argument(out, static_cast<std::int64_t>(head.keep_memory.count()));
     for (const std::string& stream : reopened_) append_argument(out, stream);
     out += entries_;
     entries_.clear();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,7 @@ class Batch {
         std::int64_t number = 0;
         std::size_t window = 0;
         std::int64_t max_len = 0;
+        std::chrono::seconds keep_memory{0};
     };
     /// The whole command, to the end of `out`; this one is empty then.
     void seal(const Head& head, std::string& out);

@@ -24,6 +24,7 @@ Result<redis::RedisConfig> config_of(const Destination& destination) {
     if (!config.ok()) return config;
     config->connect_timeout = destination.connect_timeout;
     if (config->producer.empty()) config->producer = destination.producer;
+    if (destination.producer_ends) config->keep_memory = redis::kRunMemory;
     return config;
 }
 

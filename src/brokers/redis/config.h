@@ -17,6 +17,8 @@
 namespace outbox::redis {
 
 inline constexpr std::size_t kMaxWindow = 1'000'000;
+/// Of a replay's run, which may be gone on with for a while.
+inline constexpr std::chrono::seconds kRunMemory = std::chrono::days{7};
 inline constexpr auto kOptions = all_options(
     std::array{
         BackendOption{.name = "dedup_window",
@@ -58,6 +60,8 @@ struct RedisConfig : net::ServerAccess {
     std::string producer;
     /// Ids that the server remembers of this producer; 0: it drops no repeats.
     std::size_t dedup_window = 0;
+    /// The server forgets the producer so long after its last batch; 0: never.
+    std::chrono::seconds keep_memory{0};
     std::int64_t max_len = 0;  ///< Entries that a stream keeps at least when it is cut; 0: all.
     std::string stream;        ///< Consumers: where entries come from.
     std::string group;

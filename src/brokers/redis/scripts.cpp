@@ -31,6 +31,7 @@ local session = redis.pcall('HINCRBY', KEYS[1], 'session', 1)
 if type(session) == 'table' then return session end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'session', session, 'batch', 0)
+if ARGV[2] ~= '0' then redis.pcall('EXPIRE', KEYS[1], ARGV[2]) end
 if ARGV[1] == '0' then
     redis.call('DEL', KEYS[2])
     return {session, {}, before[1] or '', before[2] or ''}
@@ -62,7 +63,7 @@ if ARGV[3] ~= '0' then
 end
 
 local closed = tonumber(state[3] or 0)
-local at = 6
+local at = 7
 for _ = 1, tonumber(ARGV[5]) do
     local opened = redis.call('HDEL', KEYS[1], 'closed:' .. ARGV[at])
     if opened == 1 then closed = redis.call('HINCRBY', KEYS[1], 'closed', -1) end
@@ -101,6 +102,10 @@ end
 if ARGV[3] ~= '0' and #ids > 0 then
     redis.call('RPUSH', KEYS[2], unpack(ids))
     redis.call('LTRIM', KEYS[2], -ARGV[3], -1)
+end
+if ARGV[6] ~= '0' then
+    redis.pcall('EXPIRE', KEYS[1], ARGV[6])
+    redis.pcall('EXPIRE', KEYS[2], ARGV[6])
 end
 return failed
 )lua";

@@ -9,13 +9,15 @@ namespace outbox::redis {
 // takes none of an earlier session and none that does not follow the last one it took, so that
 // what failed is never overtaken, whatever is still on its way through the network.
 
-/// Begins a session, which ends those before it. Keys: session, ids; argument: window. Gives the
+/// Begins a session, which ends those before it. Keys: session, ids; arguments: window, and
+/// for how many seconds the server keeps the producer in memory behind its last batch (0: for
+/// ever). Gives the
 /// session's number and the ids that are remembered.
 extern const std::string_view kBeginScript;
 /// Appends a batch to its streams. Keys: session, ids; arguments: session, batch, window, max_len,
-/// how many streams are taken up again and their names; then of each record: stream, number of
-/// texts, texts, which are fields and values, the id first. Gives index and error of each record
-/// that failed; an empty one lay behind another of its stream.
+/// how many streams are taken up again, how long as above, and their names; then of each record:
+/// stream, number of texts, texts, which are fields and values, the id first. Gives index and error
+/// of each record that failed; an empty one lay behind another of its stream.
 ///
 /// The streams are no declared keys: one that the user may not write to would refuse the batch.
 extern const std::string_view kBatchScript;

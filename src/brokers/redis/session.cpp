@@ -77,7 +77,8 @@ std::optional<Fault> Session::start(Connection& connection) {
     if (!fault) batch_script_ = load_script(connection, config_, kBatchScript, fault);
     if (fault) return fault;
     const Reply begun = connection.ask(
-        {"EVALSHA", begin, "2", session_key_, ids_key_, std::to_string(config_.dedup_window)},
+        {"EVALSHA", begin, "2", session_key_, ids_key_, std::to_string(config_.dedup_window),
+         std::to_string(config_.keep_memory.count())},
         config_.connect_timeout, fault);
     if (fault) return fault;
     if (begun->type != REDIS_REPLY_ARRAY || begun->elements != 4 ||
@@ -104,7 +105,8 @@ void Session::send(Batch& batch) {
                 .session = reached_.session,
                 .number = ++batches_,
                 .window = config_.dedup_window,
-                .max_len = config_.max_len},
+                .max_len = config_.max_len,
+                .keep_memory = config_.keep_memory},
                text_);
     connection_->write(text_);
 }

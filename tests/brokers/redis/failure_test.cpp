@@ -105,15 +105,15 @@ TEST(RedisFailure, NoBatchOvertakesOne) {
     const auto run = [&](const std::string& session, const std::string& batch) {
         return server().ask({"EVAL", std::string(redis::kBatchScript), "2",
                              redis::session_key(producer), redis::ids_key(producer), session, batch,
-                             "10", "0", "0", stream, "2", "id", session + "-" + batch});
+                             "10", "0", "0", "0", stream, "2", "id", session + "-" + batch});
     };
     server().ask({"EVAL", std::string(redis::kBeginScript), "2", redis::session_key(producer),
-                  redis::ids_key(producer), "10"});
+                  redis::ids_key(producer), "10", "0"});
     EXPECT_NE(run("1", "1").find("[]"), std::string::npos);
     EXPECT_THROW(run("1", "3"), std::runtime_error);
     EXPECT_NE(run("1", "2").find("[]"), std::string::npos);
     server().ask({"EVAL", std::string(redis::kBeginScript), "2", redis::session_key(producer),
-                  redis::ids_key(producer), "10"});
+                  redis::ids_key(producer), "10", "0"});
     EXPECT_THROW(run("1", "3"), std::runtime_error);
     EXPECT_NE(run("2", "1").find("[]"), std::string::npos);
     std::vector<std::string> ids;

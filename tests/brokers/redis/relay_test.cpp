@@ -43,6 +43,14 @@ TEST_F(RedisRelay, ARouteThatIsRenamedKeepsWhatTheServerRemembers) {
 TEST_F(RedisRelay, WhatIsReplayedIsNoRepeat) {
     publish_and_replay(shared_redis().url(), "replayed", 50);
     EXPECT_EQ(shared_redis().arrived("replayed", 50).size(), 150U);
+    // What a run leaves goes by itself; the relay's stays.
+    const std::string left = shared_redis().ask(
+        {"EVAL",
+         "local out = {0, 0, 0, 0} for _, key in ipairs(redis.call('KEYS', 'outbox:*')) do "
+         "local i = string.find(key, 'outbox:{outbox-replay/', 1, true) and 1 or 3 "
+         "if redis.call('TTL', key) > 0 then i = i + 1 end out[i] = out[i] + 1 end return out",
+         "0"});
+    EXPECT_TRUE(left.starts_with("[0, 4, ") && left.find(", 0]") != std::string::npos) << left;
 }
 
 TEST_F(RedisRelay, TwoFilesUnderOnePathAreTwoProducers) {

@@ -108,12 +108,12 @@ TEST(RedisBatch, IsOneCommand) {
     batch.reopen("old");
     batch.add(record);
     std::string text;
-    batch.seal({"sha", "s", "i", 3, 4, 10, 0}, text);
-    EXPECT_EQ(
-        text,
-        "*19\r\n$7\r\nEVALSHA\r\n$3\r\nsha\r\n$1\r\n2\r\n$1\r\ns\r\n$1\r\ni\r\n$1\r\n3\r\n"
-        "$1\r\n4\r\n$2\r\n10\r\n$1\r\n0\r\n$1\r\n1\r\n$3\r\nold\r\n$6\r\norders\r\n$1\r\n6\r\n"
-        "$2\r\nid\r\n$1\r\n7\r\n$5\r\nvalue\r\n$1\r\nv\r\n$4\r\ntype\r\n$1\r\nT\r\n");
+    batch.seal({"sha", "s", "i", 3, 4, 10, 0, std::chrono::seconds(60)}, text);
+    EXPECT_EQ(text,
+              "*20\r\n$7\r\nEVALSHA\r\n$3\r\nsha\r\n$1\r\n2\r\n$1\r\ns\r\n$1\r\ni\r\n$1\r\n3\r\n"
+              "$1\r\n4\r\n$2\r\n10\r\n$1\r\n0\r\n$1\r\n1\r\n$2\r\n60\r\n$3\r\nold\r\n"
+              "$6\r\norders\r\n$1\r\n6\r\n$2\r\nid\r\n$1\r\n7\r\n$5\r\nvalue\r\n$1\r\nv\r\n"
+              "$4\r\ntype\r\n$1\r\nT\r\n");
     EXPECT_EQ(batch.bytes(), 0U);
 }
 

@@ -55,6 +55,7 @@ struct Outfit {
     std::unique_ptr<spi::Source> source;  // tells how rows look
     std::unique_ptr<replay::History> history;
 
+    [[nodiscard]] runtime::RouteConfig& route() { return config.relay.routes.front(); }
     [[nodiscard]] const runtime::RouteConfig& route() const { return config.relay.routes.front(); }
 };
 
@@ -292,8 +293,9 @@ Status check_new_ids(const Outfit& outfit, const replay::Run& run) {
     return {};
 }
 
-/// What the destination is known to call itself, and whether it may be sent to.
-Result<std::string> meet(const Outfit& outfit, const std::string& known) {
+/// What the destination is known to call itself, and whether it may be sent to: `advice` where not.
+Result<std::string> meet(const Outfit& outfit, const std::string& known,
+                         const std::string& advice) {
     const runtime::RouteConfig& route = outfit.route();
     if (Status there = check_broker(outfit.config.relay, route); !there.ok()) {
         return there.error();
@@ -306,9 +308,27 @@ Result<std::string> meet(const Outfit& outfit, const std::string& known) {
                      Advice::kStop,
                      {},
                      "route '" + route.name + "' led to " + known + ", and " + redact(route.to) +
-                         " is " + *met +
-                         ". To send events there on purpose give it a name of its own: --to "
-                         "NAME=URL"};
+                         " is " + *met + ". " + advice};
+}
+
+// What is left of a run goes as what was sent of it: to the same topics, in the same format.
+Status keep_as_begun(const replay::Run& run, const runtime::OptionValues& options,
+                     runtime::RouteConfig& route) {
+    if (run.format.empty()) return {};
+    const auto begun = [&](const char* option, const std::string& value) {
+        return runtime::config_error(options.where(option),
+                                     "the run began with '" + value +
+                                         "', and goes on as it began; outbox replay cancel ends "
+                                         "it, and a new run sends the rest in another way");
+    };
+    if (options.origin("topic-template") == runtime::Origin::kArgument &&
+        options.text("topic-template") != run.topic_template) {
+        return begun("topic-template", run.topic_template);
+    }
+    // Its settings are the file's.
+    if (route.format != run.format) return begun("format", run.format);
+    route.topic_template = run.topic_template;
+    return {};
 }
 
 std::string runner_name() {
@@ -519,6 +539,8 @@ int run_replay(const runtime::Invocation& invocation) {
     run.rate = *rate;
     run.as_new = options.flag("as-new");
     if (Status ids = check_new_ids(*outfit, run); !ids.ok()) return report(ids.error());
+    run.topic_template = outfit->route().topic_template;
+    run.format = outfit->route().format;
     run.expected = estimate->events;
     run.end = estimate->end;
     if (outfit->config.other) run.destination = redact(outfit->route().to);
@@ -542,7 +564,9 @@ int run_replay(const runtime::Invocation& invocation) {
     if (Status asked = confirm(*estimate, run, options.flag("yes")); !asked.ok()) {
         return report(asked.error());
     }
-    auto met = meet(*outfit, outfit->config.other ? "" : known->destination);
+    auto met = meet(*outfit, outfit->config.other ? "" : known->destination,
+                    "To send events there on purpose give it a name that is no route's: --route " +
+                        outfit->route().name + " --to NAME=URL");
     if (!met.ok()) return report(met.error());
     run.met = std::move(*met);
     if (Status there = history.make_table(); !there.ok()) return report(there.error());
@@ -582,6 +606,9 @@ int run_replay_resume(const runtime::Invocation& invocation) {
 
     auto outfit = fit_out(invocation, run->selection.route);
     if (!outfit.ok()) return report(outfit.error());
+    if (Status same = keep_as_begun(*run, options, outfit->route()); !same.ok()) {
+        return report(same.error());
+    }
     leave_stdout_to_events(*outfit);
     if (!run->destination.empty() && !outfit->config.other) {
         return report(runtime::config_error(
@@ -592,7 +619,9 @@ int run_replay_resume(const runtime::Invocation& invocation) {
     replay::History& history = *outfit->history;
     const auto selected = history.select(run->selection, outfit->route().predicate);
     if (!selected.ok()) return report(selected.error());
-    const auto met = meet(*outfit, run->met);
+    const auto met = meet(*outfit, run->met,
+                          "A run goes on to where it began; outbox replay cancel ends it, and a "
+                          "new run sends the rest elsewhere");
     if (!met.ok()) return report(met.error());
     replay::Runs runs(history, history.table_name(), os_user());
     const auto epoch = take_over(runs, *run, reason);

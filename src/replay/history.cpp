@@ -71,7 +71,8 @@ Result<std::size_t> choose_source(const std::vector<std::string>& sources, const
                                   const Selection& selection) {
     if (sources.empty()) {
         return conflict("the table has no route '" + selection.route +
-                        "'; outbox routes list shows those it has");
+                        "'; outbox routes list shows those it has, and --route NAME takes the "
+                        "events of one of them, wherever --to leads");
     }
     if (sources.size() == 1) return std::size_t{0};
     std::string names;

@@ -33,7 +33,9 @@ std::string dump(const ordered_json& json) {
     return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::string to_json(const Selection& selection) {
+// What is chosen, and what becomes of it.
+std::string selection_json(const Run& run) {
+    const Selection& selection = run.selection;
     ordered_json json = ordered_json::object();
     if (selection.dead) json["dead"] = true;
     if (selection.since_us != 0) json["since_us"] = selection.since_us;
@@ -41,21 +43,24 @@ std::string to_json(const Selection& selection) {
     if (!selection.key.empty()) json["key"] = selection.key;
     if (!selection.event_type.empty()) json["event_type"] = selection.event_type;
     if (!selection.tenants.empty()) json["tenants"] = selection.tenants;
+    json["topic_template"] = run.topic_template;
+    json["format"] = run.format;
     return dump(json);
 }
 
-Selection selection_of(const std::string& route, const std::string& text) {
-    Selection selection;
+void read_selection(const std::string& route, const std::string& text, Run& run) {
+    Selection& selection = run.selection;
     selection.route = route;
     const auto json = ordered_json::parse(text, nullptr, false);
-    if (!json.is_object()) return selection;
+    if (!json.is_object()) return;
     selection.dead = json.value("dead", false);
     selection.since_us = json.value("since_us", std::int64_t{0});
     selection.until_us = json.value("until_us", std::int64_t{0});
     selection.key = json.value("key", std::string());
     selection.event_type = json.value("event_type", std::string());
     selection.tenants = json.value("tenants", std::vector<std::string>());
-    return selection;
+    run.topic_template = json.value("topic_template", std::string());
+    run.format = json.value("format", std::string());
 }
 
 std::string to_json(const std::vector<Refusal>& refusals) {
@@ -85,7 +90,7 @@ Run run_of(const RunTable::Row& row) {
     Run run;
     run.id = row[0];
     run.source = row[1];
-    run.selection = selection_of(row[2], row[3]);
+    read_selection(row[2], row[3], run);
     run.destination = row[4];
     run.met = row[5];
     run.rate = number(row[6]);
@@ -184,7 +189,7 @@ Status Runs::begin(const Run& run) {
                          "$3, $4, $5, $6, CAST($7 AS bigint), CAST($8 AS integer) = 1, $9, $10, "
                          "CAST($11 AS bigint), $12, " +
                          table_.in_ms("0") + ", " + table_.in_ms("0") + ")",
-                     {run.id, source_, run.selection.route, to_json(run.selection), run.destination,
+                     {run.id, source_, run.selection.route, selection_json(run), run.destination,
                       run.met, std::to_string(run.rate), run.as_new ? "1" : "0", run.reason,
                       os_user_, std::to_string(run.expected), run.end})
                 .status();

@@ -28,7 +28,9 @@ struct Run {
     Selection selection;
     std::string destination;  ///< The URL without secrets; empty: the route's own.
     std::string met;          ///< What the destination calls itself.
-    std::int64_t rate = 0;    ///< Events in a second.
+    std::string topic_template;
+    std::string format;     ///< Empty: an earlier version began it, and wrote down neither.
+    std::int64_t rate = 0;  ///< Events in a second.
     bool as_new = false;
     std::string reason;
     std::string who;  ///< "role app, user ann"

@@ -531,6 +531,26 @@ TEST_P(Replay, ThatIsStoppedCanBeGoneOnWithAtOnce) {
     EXPECT_EQ(mail().size(), 600U);
 }
 
+TEST_P(Replay, GoesOnToTheTopicsThatItBeganWith) {
+    emit_many(600, 3);
+    exec("UPDATE " + table_ + " SET topic = " + (kind() == kKeep ? "NULL" : "''"));
+    publish();
+    Process running = start_replay({"--rate", "200/s", "--topic-template", "again-{event_type}"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail().empty(); }))
+        << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{1, 0})) << running.stderr_text();
+    const std::string run = list()[0]["run"];
+    for (const auto& [option, value] :
+         {std::pair{"--topic-template", "elsewhere"}, std::pair{"--format", "cloudevents"}}) {
+        const Finished refused = resume(run, {option, value});
+        EXPECT_EQ(refused.status.code, 2) << refused.out;
+        EXPECT_THAT(refused.err, HasSubstr("goes on as it began"));
+    }
+    EXPECT_EQ(resume(run).status.code, 0) << "the route's own template is another one";
+    EXPECT_EQ(mail().size(), 600U);
+    for (const std::string& topic : mail("topic")) ASSERT_EQ(topic, "again-Made");
+}
+
 TEST_P(Replay, OfARouteThatIsRenamedGoesOnUnderTheNewName) {
     emit_many(600, 3);
     publish();
@@ -873,6 +893,7 @@ TEST_F(ReplayInput, SaysWhatIsWrongAndWhatToDo) {
     expect(with({"--key", std::string(4'097, 'k')}), 2, "more than 4096 bytes");
     expect(with({"--claim-check-above", "1"}), 2, "give --claim-check URL");
     expect(with({}), 1, "has no route 'out'");
+    expect(with({}), 1, "--route NAME takes the events of one of them, wherever --to leads");
     EXPECT_THAT(replay({}, "resume").err, HasSubstr("which run?"));
     EXPECT_THAT(replay({"x"}, "cancel").err, HasSubstr("--reason: why?"));
     EXPECT_EQ(replay({"x", "--reason", "r"}, "cancel").status.code, 1);

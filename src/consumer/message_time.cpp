@@ -31,7 +31,8 @@ std::optional<int> number_at(std::string_view text, std::size_t at, std::size_t 
     int value = 0;
     const char* first = text.data() + at;
     const auto [end, error] = std::from_chars(first, first + digits, value);
-    if (error != std::errc() || end != first + digits || value < 0) return std::nullopt;
+    // Not "-0" either.
+    if (error != std::errc() || end != first + digits || !is_digit(*first)) return std::nullopt;
     return value;
 }
 

@@ -274,6 +274,15 @@ TEST(MessageTime, IsNotReadOutOfAnIdThatIsNoUuidOfVersion7) {
     }
 }
 
+TEST(MessageTime, HasNoSignInItsNumbers) {
+    EXPECT_TRUE(utc_text_us("2026-01-31T23:59:09.5Z"));
+    for (const char* text :
+         {"2026-01-31T-0:59:59Z", "2026-01-31T23:59:-0Z", "2026-01-31T23:59:59.-0Z",
+          "-000-01-31T23:59:59Z", "2026-01-31T+1:59:59Z", "2026-01-31T 1:59:59Z"}) {
+        EXPECT_FALSE(utc_text_us(text)) << text;
+    }
+}
+
 TEST(QueueDelivery, AMessageThatIsNotOfTheConsumersFormatIsGivenUpWithTheCause) {
     const QueueDelivery other(arrival({{"type", "Placed"}}, "e-1"), MessageFormat::kCloudEvents,
                               false);

@@ -60,6 +60,7 @@ int run_webhook_enable(const runtime::Invocation& invocation);
 int run_webhook_delete(const runtime::Invocation& invocation);
 int run_sinks(const runtime::Invocation& invocation);
 int run_import_debezium(const runtime::Invocation& invocation);
+int run_version(const runtime::Invocation& invocation);
 int run_verify(const runtime::Invocation& invocation);
 
 /// "outbox dead list", as its errors name it.

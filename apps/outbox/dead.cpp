@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backend/backends.h"
 #include "commands.h"
 #include "consumer/operate.h"
 #include "core/base64.h"
@@ -17,6 +18,7 @@
 #include "registry.h"
 #include "routes.h"
 #include "runtime/exit_codes.h"
+#include "runtime/route_names.h"
 
 namespace outbox::app {
 namespace {
@@ -292,6 +294,41 @@ Status check_edit(const std::vector<DeadInfo>& found, const DeadEdit& edit) {
     return {};
 }
 
+// By the configuration, else by the name that a route to such a destination has by itself; null:
+// neither says it.
+const Broker* broker_of_route(const runtime::Invocation& invocation, const std::string& route) {
+    for (const runtime::RouteEntry& entry : invocation.file.routes) {
+        const auto value = [&](const char* key) {
+            const auto found = entry.values.find(key);
+            return found == entry.values.end() ? std::string() : found->second.front();
+        };
+        const std::string name = value("name");
+        if ((name.empty() ? runtime::derived_route_name(value("to")) : name) != route) continue;
+        const auto broker = find_broker(value("to"));
+        return broker.ok() ? *broker : nullptr;
+    }
+    for (const Broker* broker : brokers()) {
+        const std::string_view scheme = broker->schemes.front();
+        if (scheme.substr(0, scheme.find('+')) == route) return broker;
+    }
+    return nullptr;
+}
+
+// With such a header the event would be a dead letter again.
+Status check_headers(const runtime::Invocation& invocation, const std::vector<DeadInfo>& found,
+                     const DeadEdit& edit) {
+    if (!edit.headers || found.empty()) return {};
+    const std::string& route = found.front().route;
+    const Broker* broker = broker_of_route(invocation, route);
+    if (broker == nullptr || broker->why_not_header == nullptr) return {};
+    const auto headers = ordered_json::parse(*edit.headers);
+    for (const auto& header : headers.items()) {
+        const auto why = broker->why_not_header(header.key());
+        if (why) return usage("--headers: route '" + route + "': " + *why);
+    }
+    return {};
+}
+
 // Letters of tenants that are paused are tried again once those are resumed.
 Status note_paused(Operations& relay, const DeadFilter& filter) {
     constexpr std::size_t kLettersAtOnce = 1'000;
@@ -524,7 +561,9 @@ int run_dead_edit(const runtime::Invocation& invocation) {
     filter.route = options.text("route");
     const auto check = [&]() -> Status {
         const auto found = (*letters)->dead(filter, 0, 2, true);
-        return found.ok() ? check_edit(*found, *edit) : found.status();
+        if (!found.ok()) return found.status();
+        const Status status = check_edit(*found, *edit);
+        return status.ok() ? check_headers(invocation, *found, *edit) : status;
     };
     if (Status status = check(); !status.ok()) return report(status.error());
     const auto count = letters->relay->edit_dead(filter, *edit);

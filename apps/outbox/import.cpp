@@ -4,11 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "commands.h"
 #include "core/redact.h"
 #include "core/utf8.h"
+#include "print.h"
 #include "runtime/debezium_import.h"
 #include "runtime/exit_codes.h"
 #include "runtime/options.h"
@@ -37,6 +39,15 @@ int run_import_debezium(const runtime::Invocation& invocation) {
         ErrorInfo error = made.error();
         error.message = path + ": " + error.message;
         return report(error);
+    }
+    if (invocation.options.flag("json")) {
+        nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
+        for (const auto& left : made->left_out) {
+            left_out.push_back(
+                {{"line", left.line}, {"name", redact(left.name)}, {"why", redact(left.why)}});
+        }
+        print_json({{"toml", made->toml}, {"left_out", std::move(left_out)}});
+        return runtime::kExitOk;
     }
     for (const auto& left : made->left_out) {
         std::cerr << to_printable(redact(path + ":" + std::to_string(left.line) + ": " + left.name +

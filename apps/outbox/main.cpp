@@ -111,8 +111,7 @@ int run(const runtime::Invocation& invocation,
         case runtime::kImportDebezium:
             return run_import_debezium(invocation);
         case runtime::kVersion:
-            std::cout << "outbox " OUTBOX_VERSION "\n";
-            return runtime::kExitOk;
+            return run_version(invocation);
     }
     return runtime::kExitUsage;
 }

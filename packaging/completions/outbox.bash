@@ -99,8 +99,8 @@ _outbox() {
             'webhook enable') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --json --config --help' ;;
             'webhook delete') words='--db --owner --password-file --schema --require-tls --connect-timeout-s --yes --json --config --help' ;;
             'sinks') words='--json --help' ;;
-            'import debezium') words='--help' ;;
-            'version') words='--help' ;;
+            'import debezium') words='--json --help' ;;
+            'version') words='--json --help' ;;
         esac
     fi
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

@@ -736,4 +736,6 @@ complete -c outbox -n '__outbox_is sinks' -l json -d 'print JSON'
 complete -c outbox -n '__outbox_has 1' -a import
 complete -c outbox -n '__outbox_has 2 import' -a debezium -d 'make an outbox.toml of Debezium\'s options'
 complete -c outbox -n '__outbox_is import debezium' -F
+complete -c outbox -n '__outbox_is import debezium' -l json -d 'print JSON'
 complete -c outbox -n '__outbox_has 1' -a version -d 'print the version'
+complete -c outbox -n '__outbox_is version' -l json -d 'print JSON'

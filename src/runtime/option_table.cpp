@@ -207,7 +207,9 @@ constexpr std::array kCommands{
     CommandSpec{
         kDeadEdit, "dead edit", "change a dead letter before it is retried",
         "Changes payload, topic, key or headers of the dead letter of an event; the event's "
-        "row is gone by then. Give --route where the event is dead in several.",
+        "row is gone by then. Give --route where the event is dead in several. A header that the "
+        "destination never carries is refused, where the configuration, or the route's name "
+        "(webhook), says which destination it is.",
         "ID",
         "outbox dead edit 01939d3e-7c00-7aaa-8000-000000000001 --topic orders "
         "--db postgresql://app@localhost/shop"},
@@ -299,7 +301,10 @@ constexpr std::array kCommands{
         "Compares what producers committed with what consumers received and applied. Both are "
         "journals of JSON lines: id, key, n (rises within a key), and for consumers applied "
         "(false: dropped as a repeat, a fault where nothing of that consumer applied it) "
-        "and consumer; a line with \"state\":\"intent\" says that the event may or may not be "
+        "and consumer, and at (a whole number that rises with time) where members of one consumer "
+        "keep a journal each: without it, order between two of them is not proved, nor is that of "
+        "events with one n, and the last line says of how many keys; a line with "
+        "\"state\":\"intent\" says that the event may or may not be "
         "there, \"rolled_back\" that it is not. With --db, an event with a dead letter may be "
         "missing at as many consumers as it has letters, where no route took it at all, and is "
         "not lost: it is listed as excused, for a letter does not say which consumer its route "
@@ -1328,7 +1333,7 @@ constexpr std::array kOptions{
                .type = OptionType::kFlag,
                .commands = kMigrate | kStatus | kTop | kExplain | kDead | kScheduled | kPrune |
                            kRoutes | kSaga | kVerify | kSinks | kWebhook | kDoctor | kWait |
-                           kReplays | kTenants,
+                           kReplays | kTenants | kImportDebezium | kVersion,
                .group = kGeneralGroup,
                .help = "print JSON"},
     OptionSpec{.name = "config",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <nlohmann/json.hpp>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -351,8 +352,37 @@ TEST_F(BadInput, TemplatesWhoseTopicsADestinationRefusesAreRefused) {
     }
 }
 
+TEST_F(BadInput, AnImportIsAResultAndItsRemarksAreOnStderrOrInItsJson) {
+    const std::string file = outbox_.write(
+        "application.properties",
+        "debezium.sink.type=kafka\n"
+        "debezium.sink.kafka.producer.bootstrap.servers=localhost:9092\n"
+        "debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector\n"
+        "debezium.source.database.hostname=db\n"
+        "debezium.source.database.dbname=shop\n"
+        "debezium.source.table.include.list=public.outbox\n"
+        "debezium.source.no.such.thing=1\n"
+        "debezium.transforms=outbox\n"
+        "debezium.transforms.outbox.type=io.debezium.transforms.outbox.EventRouter\n");
+    const Finished text = outbox_.run({"import", "debezium", file});
+    ASSERT_EQ(text.status.code, 0) << text.err;
+    const Finished ended = outbox_.run({"import", "debezium", file, "--json"});
+    ASSERT_EQ(ended.status.code, 0) << ended.err;
+    const auto made = nlohmann::json::parse(ended.out);
+    EXPECT_EQ(made["toml"], text.out);
+    EXPECT_EQ(ended.err, "");
+    ASSERT_FALSE(made["left_out"].empty()) << text.err;
+    for (const auto& one : made["left_out"]) {
+        EXPECT_THAT(text.err, HasSubstr(":" + std::to_string(one["line"].get<int>()) + ": " +
+                                        one["name"].get<std::string>() + ": " +
+                                        one["why"].get<std::string>()));
+    }
+}
+
 TEST_F(BadInput, HelpAndVersionAreResults) {
     EXPECT_EQ(outbox_.run({"--version"}).out, "outbox " OUTBOX_VERSION "\n");
+    EXPECT_EQ(nlohmann::json::parse(outbox_.run({"version", "--json"}).out)["version"],
+              OUTBOX_VERSION);
     const Finished help = outbox_.run({"relay", "--help"});
     EXPECT_EQ(help.status.code, 0);
     EXPECT_THAT(help.out, HasSubstr("--max-attempts N"));

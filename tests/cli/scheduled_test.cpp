@@ -177,6 +177,32 @@ TEST_P(Audited, ADeadLetterIsEditedAndDeliveredAsItIsThen) {
     EXPECT_EQ(running.stop(), kStopped);
 }
 
+// With it the event would be dead again.
+TEST_P(Audited, ADeadLetterGetsNoHeaderThatItsDestinationNeverCarries) {
+    let_one_die(kFirst);
+    const auto edit = [&](const std::string& headers) {
+        return run_on({"dead", "edit", kFirst, "--headers", headers});
+    };
+    EXPECT_EQ(edit(R"({"no such: name": "x"})").status.code, 0) << "its route is stdout's";
+    const auto expect_refused = [&](const std::string& headers, const std::string& why) {
+        const Finished refused = edit(headers);
+        EXPECT_EQ(refused.status.code, 2) << refused.out;
+        EXPECT_THAT(refused.err, HasSubstr(why));
+    };
+    // By the configuration.
+    const std::string route = value("SELECT route FROM outbox_dead_letters");
+    outbox_.write("outbox.toml", "[[route]]\nname = \"" + route +
+                                     "\"\nto = \"redis://localhost\"\n[[route]]\nname = "
+                                     "\"other\"\nto = \"stdout:\"\n");
+    expect_refused(R"({"ok": "1", "key": "x"})", "the field 'key' of an entry is the relay's");
+    EXPECT_EQ(edit(R"({"ok": "1"})").status.code, 0);
+    outbox_.write("outbox.toml", "");
+    // By the name that a route to webhooks has by itself.
+    sql("UPDATE outbox_dead_letters SET route = 'webhook'");
+    expect_refused(R"({"no such: name": "x"})", "HTTP has no header of the name");
+    EXPECT_THAT(edit(R"({"content-length": "x"})").err, HasSubstr("route 'webhook'"));
+}
+
 TEST_P(Audited, AnEmptyTopicOrKeyTakesADeadLettersOwnAway) {
     let_one_die(kFirst);
     EXPECT_EQ(result({"dead", "show", kFirst})[0]["key"], "k");

@@ -29,6 +29,8 @@ install(FILES "${packaging}/completions/outbox.bash"
         DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME outbox COMPONENT outbox)
 install(FILES "${packaging}/completions/outbox.fish"
         DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT outbox)
+install(FILES "${packaging}/completions/outbox.zsh"
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _outbox COMPONENT outbox)
 install(FILES "${packaging}/systemd/outbox-relay@.service" DESTINATION lib/systemd/system COMPONENT outbox)
 install(FILES "${packaging}/prometheus/outbox.rules.yml" "${packaging}/grafana/outbox.json"
               "${CMAKE_SOURCE_DIR}/outbox.example.toml" "${CMAKE_SOURCE_DIR}/LICENSE"

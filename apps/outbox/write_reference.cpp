@@ -44,5 +44,6 @@ int main(int count, char** arguments) {
     write(packaging / "man" / "outbox.1", outbox::runtime::man_page());
     write(packaging / "completions" / "outbox.bash", outbox::runtime::bash_completion());
     write(packaging / "completions" / "outbox.fish", outbox::runtime::fish_completion());
+    write(packaging / "completions" / "outbox.zsh", outbox::runtime::zsh_completion());
     return 0;
 }

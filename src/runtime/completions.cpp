@@ -77,8 +77,51 @@ std::string in_quotes(std::string_view text) {
     return out + "'";
 }
 
+std::string with_bars(std::string words) {
+    for (std::size_t at = 0; (at = words.find(' ', at)) != std::string::npos; at += 3) {
+        words.replace(at, 1, " | ");
+    }
+    return words;
+}
+
+std::string_view short_help(const OptionSpec& option) {
+    return option.help.substr(0, option.help.find_first_of(";:({"));
+}
+
+std::string zsh_quoted(std::string_view text) {
+    std::string out = "'";
+    for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return out + "'";
+}
+
+// In brackets of a specification, and between its colons.
+std::string zsh_escaped(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (std::string_view("[]:\\").find(c) != std::string_view::npos) out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+std::string zsh_value(std::string_view word, std::string_view meaning) {
+    std::string value(word);
+    if (!meaning.empty()) value += "[" + zsh_escaped(meaning) + "]";
+    return zsh_quoted(value);
+}
+
 bool takes_file(const OptionSpec& option) {
     return option.type == OptionType::kPath;
+}
+
+std::string zsh_option(const OptionSpec& option) {
+    std::string spec = (option.repeatable ? "*--" : "--") + std::string(option.name) + "[" +
+                       zsh_escaped(short_help(option)) + "]";
+    if (option.type == OptionType::kFlag) return zsh_quoted(spec);
+    spec += ":" + zsh_escaped(option.value) + ":";
+    if (option.type == OptionType::kChoice) spec += "(" + spaced(option.choices) + ")";
+    if (takes_file(option)) spec += "_files";
+    return zsh_quoted(spec);
 }
 
 // `kind` tells which options a line of the case is for.
@@ -111,12 +154,8 @@ std::string bash_completion() {
             groups += (groups.empty() ? "" : " | ") + first;
             continue;
         }
-        std::string seconds = second;
-        for (std::size_t at = 0; (at = seconds.find(' ', at)) != std::string::npos; at += 3) {
-            seconds.replace(at, 1, " | ");
-        }
         both += "        " + first + ")\n            case ${COMP_WORDS[2]-} in\n" +
-                "                " + seconds +
+                "                " + with_bars(second) +
                 ")\n                    command+=\" ${COMP_WORDS[2]}\"\n" +
                 "                    at=3\n                    ;;\n            esac\n" +
                 "            ;;\n";
@@ -197,11 +236,60 @@ std::string fish_completion() {
             if (option.type != OptionType::kFlag) out += takes_file(option) ? " -rF" : " -x";
             if (option.type == OptionType::kChoice)
                 out += " -a " + in_quotes(spaced(option.choices));
-            out +=
-                " -d " + in_quotes(option.help.substr(0, option.help.find_first_of(";:({"))) + "\n";
+            out += " -d " + in_quotes(short_help(option)) + "\n";
         }
     }
     return out;
+}
+
+std::string zsh_completion() {
+    std::string out = "#compdef outbox\n# zsh completion for outbox\n# " + std::string(kMadeFrom) +
+                      "_outbox() {\n"
+                      "    local command=${words[2]-}\n"
+                      "    local -i at=2\n"
+                      "    case $command in\n";
+    for (const auto& [first, second] : second_words()) {
+        const bool is_itself = is_command_itself(first);
+        out += "        " + first + ")\n            case ${words[3]-} in\n                " +
+               with_bars(second) +
+               ")\n                    command+=\" $words[3]\"\n                    at=3\n"
+               "                    ;;\n"
+               "            esac\n"
+               "            if (( CURRENT == 3 )); then\n"
+               "                _values 'command'";
+        for (const CommandSpec& command : command_table()) {
+            const auto [group, word] = words_of(command);
+            if (group == first && !word.empty()) out += " " + zsh_value(word, command.summary);
+        }
+        out += is_itself ? "\n                command=$words[2]\n                at=2\n"
+                         : "\n                return\n";
+        out += "            fi\n            ;;\n";
+    }
+    out += "    esac\n    if (( CURRENT == 2 )); then\n        _values 'command'";
+    std::map<std::string, bool> known;
+    for (const CommandSpec& command : command_table()) {
+        const auto [first, second] = words_of(command);
+        if (std::exchange(known[first], true)) continue;
+        out += " " + zsh_value(first, second.empty() ? command.summary : std::string_view());
+    }
+    out +=
+        " --help --version\n        return\n    fi\n"
+        "    shift $(( at - 1 )) words\n    (( CURRENT -= at - 1 ))\n"
+        "    case $command in\n";
+    for (const CommandSpec& command : command_table()) {
+        out += "        " + zsh_quoted(command.name) + ")\n            _arguments";
+        for (const OptionSpec& option : option_table()) {
+            if ((option.commands & command.command) == 0) continue;
+            out += " \\\n                " + zsh_option(option);
+        }
+        out += " \\\n                '--help[say what it does]'";
+        if (command.positional == "FILE") out += " \\\n                '*:FILE:_files'";
+        out += "\n            ;;\n";
+    }
+    return out +
+           "    esac\n}\n"
+           "if [ \"$funcstack[1]\" = _outbox ]; then\n    _outbox \"$@\"\nelse\n"
+           "    compdef _outbox outbox\nfi\n";
 }
 
 }  // namespace outbox::runtime

@@ -29,6 +29,7 @@ TEST(Reference, PagesInTheRepositoryAreTheOnesMadeFromTheDeclarations) {
     EXPECT_EQ(test::read_file(packaging + "man/outbox.1"), man_page()) << kRemedy;
     EXPECT_EQ(test::read_file(packaging + "completions/outbox.bash"), bash_completion()) << kRemedy;
     EXPECT_EQ(test::read_file(packaging + "completions/outbox.fish"), fish_completion()) << kRemedy;
+    EXPECT_EQ(test::read_file(packaging + "completions/outbox.zsh"), zsh_completion()) << kRemedy;
 }
 
 TEST(Reference, PagesOfBrokersHaveTheDeclaredOptions) {

@@ -11,6 +11,7 @@
 #include "registry.h"
 #include "runtime/command_line.h"
 #include "runtime/exit_codes.h"
+#include "runtime/signals.h"
 
 namespace outbox::app {
 namespace {
@@ -134,6 +135,8 @@ int start(const std::vector<std::string>& arguments) {
         std::cout << line->help;
         return runtime::kExitOk;
     }
+    // What asks for the file anew may come while it is read first.
+    if (line->command == runtime::kRelay) runtime::block_stop_signals();
     const auto read = [&] { return runtime::resolve(*line, runtime::read_environment()); };
     const auto invocation = read();
     if (!invocation.ok()) return report(invocation.error());

@@ -332,6 +332,7 @@ struct Life {
     const Again& again;
     std::optional<Setup> next = {};             ///< What SIGHUP asks to go on with.
     bool reached = false;                       ///< A relay before this one had its database.
+    bool led = false;                           ///< The last one had a term.
     bool hung_up = false;                       ///< SIGHUP came and was not looked after yet.
     std::optional<Errand<Found>> looking = {};  ///< At what SIGHUP asks for.
     std::optional<Clock::time_point> look_again = {};  ///< Then, as a lock was in the way.
@@ -413,8 +414,8 @@ bool looks_after_sighup(const Setup& now, Life& life) {
 }
 
 // Runs the relay on a thread of its own until a signal or its own end. A thread that waits for a
-// server which has stopped answering may take longer than the grace: then the process ends without,
-// and so it does for one that hangs: whoever runs the relay starts it again.
+// server which has stopped answering may take longer than the grace: asked to end, the process then
+// ends without it. For one that hangs it ends, too: whoever runs the relay starts it again.
 Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
     const std::chrono::milliseconds grace(setup.config.relay.shutdown_grace_ms);
     Status result;
@@ -426,6 +427,7 @@ Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
     std::optional<Clock::time_point>& until = life.until;
     std::optional<Setup>& next = life.next;
     bool looks = false;
+    bool told = false;
     HangWatch hang;
     // Once it has ended, what it goes on with is waited for.
     while (!ended.load() || (next && looks)) {
@@ -434,15 +436,21 @@ Status run_until_signal(relay::Relay& relay, const Setup& setup, Life& life) {
         looks = looks_after_sighup(setup, life);
         if (until && Clock::now() >= *until) {
             if (ended.load()) break;  // it goes on with what was found before
-            kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
+            if (!next) {
+                kill_own_process({{"error", "a server did not answer within the shutdown grace"}});
+            }
+            if (!std::exchange(told, true)) {
+                runtime::log(LogLevel::kWarn, "reload_waits",
+                             {{"error", "a server did not answer within the shutdown grace"}});
+            }
         }
-        if (!until && hang.is_over(relay)) {
+        if ((!until || next) && hang.is_over(relay)) {
             kill_own_process({{"error", "a thread of the relay hangs"}});
         }
         const bool asked_to_end = signal && *signal != SIGHUP;
         if (asked_to_end && until && !next) kill_own_process({{"signal", std::to_string(*signal)}});
         if (asked_to_end) next.reset();
-        if (until || (!asked_to_end && !next)) continue;
+        if (!asked_to_end && (until || !next)) continue;
         until = Clock::now() + grace + kAfterGrace;
         runtime::log(LogLevel::kInfo, "stop_requested",
                      {{"signal", std::to_string(asked_to_end ? *signal : SIGHUP)}});
@@ -475,25 +483,36 @@ Status run_one(Setup& setup, Life& life) {
     runtime::log(LogLevel::kInfo, "started",
                  {{"version", OUTBOX_VERSION}, {"source", table}, {"owner", options.owner}});
     const Status status = run_until_signal(relay, setup, life);
+    life.led = relay.health().epoch != 0;
     // A page may wait for a session that does not answer; what comes next does not.
     if (admin != nullptr) life.left_behind.push_back(admin::AdminServer::let_go(std::move(admin)));
     shown->end();
     return status;
 }
 
-// One relay after the other. The exit code.
+// One relay after the other. The exit code. What SIGHUP asked for may turn out to be impossible
+// only as it begins: rights are missing, or a route that is gone by the file has got an event since
+// the look. Then the one before goes on.
 int run_all(Setup first, Life& life) {
+    std::optional<Setup> before;
     for (std::optional<Setup> setup = std::move(first); setup;) {
         life.next.reset();
         life.until.reset();
         const Status status = run_one(*setup, life);
+        if (!status.ok() && before && !life.led) {
+            runtime::log(LogLevel::kError, "reload_refused", {{"error", describe(status.error())}});
+            setup = std::exchange(before, std::nullopt);
+            runtime::configure_logs(setup->config.log_level, setup->config.log_format);
+            continue;
+        }
         if (!status.ok()) {
             runtime::log(LogLevel::kError, "stopped", {{"error", describe(status.error())}});
             const int code = runtime::exit_code_of(status.error().code);
             return code == runtime::kExitFailed ? runtime::kExitStopped : code;
         }
-        setup = std::exchange(life.next, std::nullopt);
+        before = std::exchange(setup, std::exchange(life.next, std::nullopt));
         if (!setup) break;
+        if (before->listener != setup->listener) before->listener.reset();
         std::erase_if(life.left_behind, [](const std::future<void>& one) {
             return one.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
         });

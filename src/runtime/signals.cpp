@@ -9,14 +9,28 @@
 
 namespace outbox::runtime {
 
-StopSignals::StopSignals() {
+namespace {
+
+sigset_t stop_signals() {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
+    return signals;
+}
+
+}  // namespace
+
+void block_stop_signals() {
+    const sigset_t signals = stop_signals();
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+StopSignals::StopSignals() {
+    block_stop_signals();
     std::signal(SIGPIPE, SIG_IGN);
+    const sigset_t signals = stop_signals();
     descriptor_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
 }

@@ -5,6 +5,9 @@
 
 namespace outbox::runtime {
 
+/// From now on they wait until somebody asks for them, and end nothing. Before any thread starts.
+void block_stop_signals();
+
 /// SIGTERM, SIGINT and SIGHUP as something to wait for; SIGPIPE is ignored, so that a closed pipe
 /// is an error of a write. Make it before any thread starts: threads inherit the blocked signals.
 class StopSignals {

@@ -1,4 +1,5 @@
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <filesystem>
 #include <future>
 #include <gmock/gmock.h>
@@ -9,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tests/support/eventually.h"
 #include "tests/support/http_client.h"
@@ -294,6 +296,119 @@ TEST_F(ReloadedRelay, WaitsForADatabaseThatGoesAwayWhileItStops) {
     source_.start();
     emit_by_template();
     EXPECT_TRUE(arrived("first first")) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_F(ReloadedRelay, WaitsForAServerThatHangsWhileItStops) {
+    Process running = outbox_.start_relay({"--shutdown-grace-s", "1"});
+    ASSERT_NO_FATAL_FAILURE(reload_while_one_waits(running));
+    source_.pause();
+    let_go();
+    EXPECT_TRUE(eventually(60s, "the grace is over", [&] {
+        return running.stderr_text().find("event=reload_waits") != std::string::npos;
+    })) << running.stderr_text();
+    source_.resume();
+    EXPECT_TRUE(eventually(60s, "it begins anew", [&] {
+        return running.stderr_text().find("event=reloaded") != std::string::npos;
+    })) << running.stderr_text();
+    emit_by_template();
+    EXPECT_TRUE(arrived("first first")) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// Whoever looks before it stops the relay sees a route without events, which has one later.
+TEST_F(ReloadedRelay, GoesOnAsItWasWhereARouteThatIsGoneGotAnEventMeanwhile) {
+    const auto write_routes = [this](const std::vector<std::string>& names) {
+        std::string text = "admin = \"off\"\n[source]\nurl = \"" + url_ + "\"\n";
+        for (const std::string& name : names) {
+            text += "[[route]]\nname = \"" + name + "\"\nto = \"mailbox+postgresql" +
+                    destination_.substr(destination_.find(':')) + "?mailbox=" + name +
+                    "\"\ntopic_template = \"t\"\n";
+        }
+        outbox_.write("outbox.toml", text);
+    };
+    write_routes({"a", "b"});
+    Process leader = outbox_.start_relay({});
+    ASSERT_TRUE(eventually(60s, "the first leads", [&] {
+        return leader.stderr_text().find("event=lease_acquired") != std::string::npos;
+    }));
+    emit_by_template();
+    ASSERT_TRUE(arrived("t t"));
+    Process standby = outbox_.start_relay({});
+    ASSERT_TRUE(eventually(60s, "the second stands by", [&] {
+        return standby.stderr_text().find("event=standby") != std::string::npos;
+    }));
+    write_routes({"a"});
+    ASSERT_TRUE(eventually(60s, "nothing is left to do", [&] {
+        return Pg(url_).number("SELECT count(*) FROM outbox_events") == 0;
+    }));
+    standby.kill(SIGHUP);
+    ASSERT_TRUE(eventually(60s, "the second took the file without b", [&] {
+        return standby.stderr_text().find("event=reloaded") != std::string::npos;
+    })) << standby.stderr_text();
+    holder_->exec("BEGIN; LOCK TABLE outbox_mailbox IN EXCLUSIVE MODE");
+    emit_by_template();
+    leader.kill(SIGKILL);
+    EXPECT_TRUE(eventually(60s, "it refuses the file after all", [&] {
+        return standby.stderr_text().find("event=reload_refused") != std::string::npos;
+    })) << standby.stderr_text();
+    let_go();
+    EXPECT_TRUE(arrived("t t t t")) << standby.stderr_text();
+    EXPECT_EQ(standby.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_F(ReloadedRelay, GoesOnAsItWasWhereTheRoleOfTheNewFileLacksRights) {
+    Process running = outbox_.start_relay({});
+    ASSERT_TRUE(eventually(60s, "it leads", [&] {
+        return running.stderr_text().find("event=lease_acquired") != std::string::npos;
+    }));
+    database_->exec(
+        "CREATE ROLE poor LOGIN PASSWORD 'poor'; GRANT ALL ON ALL TABLES IN SCHEMA public TO poor; "
+        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO poor; "
+        "REVOKE DELETE ON outbox_events FROM poor");
+    std::string as_poor = url_;
+    as_poor.replace(as_poor.find("postgres@"), std::string("postgres").size(), "poor:poor");
+    const std::string good = std::exchange(url_, as_poor);
+    write("second");
+    url_ = good;
+    running.kill(SIGHUP);
+    EXPECT_TRUE(eventually(60s, "it refuses the file", [&] {
+        return running.stderr_text().find("event=reload_refused") != std::string::npos;
+    })) << running.stderr_text();
+    emit_by_template();
+    EXPECT_TRUE(arrived("first")) << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// A file that takes time to be read: one end of a pipe.
+TEST_F(RelayCommand, IsNotEndedBySighupWhileItBegins) {
+    const std::string file = outbox_.file("slow.toml");
+    ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+    Process running = outbox_.start_relay({"--config", file});
+    const auto write = [&](bool asks_for_it_anew) {
+        const int end = ::open(file.c_str(), O_RDWR | O_CLOEXEC);
+        EXPECT_TRUE(eventually(60s, "it reads", [&] {
+            const auto fds = "/proc/" + std::to_string(running.pid()) + "/fd";
+            std::error_code gone;
+            for (const auto& fd : std::filesystem::directory_iterator(fds, gone)) {
+                if (std::filesystem::read_symlink(fd, gone) == file) return true;
+            }
+            return false;
+        }));
+        if (asks_for_it_anew) running.kill(SIGHUP);
+        const std::string text =
+            "to = \"" + mailbox() + "\"\nadmin = \"off\"\n[source]\nurl = \"" + url_ + "\"\n";
+        EXPECT_EQ(::write(end, text.data(), text.size()), std::ssize(text));
+        ::close(end);
+    };
+    write(true);
+    EXPECT_TRUE(eventually(60s, "it begins", [&] {
+        return running.stderr_text().find("event=started") != std::string::npos;
+    })) << running.stderr_text();
+    write(false);
+    EXPECT_TRUE(eventually(60s, "it was asked to read the file anew", [&] {
+        return running.stderr_text().find("event=reloaded") != std::string::npos;
+    })) << running.stderr_text();
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 

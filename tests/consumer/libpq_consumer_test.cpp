@@ -1093,6 +1093,28 @@ TEST_F(LibpqConsumer, AHandlerThatIsBusyElsewhereWhileItsAnswerIsThereIsNotTaken
     EXPECT_FALSE(reported(What::kDisconnected));
 }
 
+TEST_F(LibpqConsumer, AHandlerThatIsBusyElsewhereWithItsAnswerTakenInIsNotTakenForAnOutage) {
+    put("slow");
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            apply(transaction, message);
+            EXPECT_EQ(PQsendQuery(transaction, "SELECT 1"), 1);
+            EXPECT_TRUE(eventually(60s, "libpq has the answer", [&] {
+                return PQconsumeInput(transaction) == 1 && PQisBusy(transaction) == 0;
+            }));
+            db_.exec("SELECT pg_sleep(17)");
+            while (PGresult* result = PQgetResult(transaction)) {
+                EXPECT_EQ(PQresultStatus(result), PGRES_TUPLES_OK) << PQresultErrorMessage(result);
+                PQclear(result);
+            }
+        },
+        options());
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_THAT(effects(), ElementsAre("slow"));
+    EXPECT_FALSE(reported(What::kDisconnected));
+}
+
 // Also what it remarks while it is connected to.
 TEST_F(LibpqConsumer, WhatTheServerRemarksIsNotWrittenToStderr) {
     put("only");

@@ -27,6 +27,7 @@ constexpr std::chrono::seconds kPatience{5};
 constexpr std::chrono::seconds kBetweenLooks{1};
 // A large answer or statement may be on its way for that long without a byte.
 constexpr std::chrono::seconds kSilence{10};
+constexpr std::chrono::minutes kSilenceWithinAnAnswer{5};
 constexpr const char* kOwnPid = "pg_backend_pid()";
 
 // A backend, and the server that is asked; for an answer to `backend_in`.
@@ -48,18 +49,14 @@ std::optional<SeenBackend> backend_in(const Rows& rows) {
                        rows.boolean(0, 4), rows.boolean(0, 5), rows.boolean(0, 6)};
 }
 
-struct Traffic {
-    std::uint64_t written_bytes = 0;
-    std::chrono::milliseconds silence{0};  // since the last byte to or fro
-};
-
 // Nothing is known of a socket that is none of TCP.
-std::optional<Traffic> traffic_of(int socket) {
+std::optional<Watch::Traffic> traffic_of(int socket) {
     tcp_info info{};
     socklen_t size = sizeof info;
     if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return std::nullopt;
-    return Traffic{
+    return Watch::Traffic{
         info.tcpi_bytes_sent - info.tcpi_bytes_retrans + info.tcpi_notsent_bytes,
+        info.tcpi_bytes_received,
         std::chrono::milliseconds(std::min(info.tcpi_last_data_sent, info.tcpi_last_data_recv))};
 }
 
@@ -158,7 +155,7 @@ void Watch::identify(Client& session) {
 // A result has come: what was written until now is answered, and the session lives.
 void Watch::answered() {
     const core::Lock lock(mutex_);
-    answered_bytes_ = traffic_of(socket_).value_or(Traffic()).written_bytes;
+    answered_ = traffic_of(socket_).value_or(Traffic());
     ++turn_;
     since_ = steady_clock::now();
 }
@@ -170,11 +167,15 @@ bool Watch::may_wait() const {
            (::ioctl(socket_, FIONREAD, &unread) != 0 || unread == 0);
 }
 
-// A handler may wait for it, or be busy elsewhere.
+// A handler may wait for it, or be busy elsewhere, where libpq may hold all of an answer of which
+// something came.
 bool Watch::owes_an_answer() const {
     const auto traffic = traffic_of(socket_);
-    return traffic && traffic->silence >= kSilence &&
-           (use_ == Use::kOurs || traffic->written_bytes > answered_bytes_);
+    if (!traffic) return false;
+    if (use_ == Use::kOurs) return traffic->silence >= kSilence;
+    const bool has_some = traffic->received_bytes > answered_.received_bytes;
+    return traffic->written_bytes > answered_.written_bytes &&
+           traffic->silence >= (has_some ? kSilenceWithinAnAnswer : kSilence);
 }
 
 bool Watch::waits_for_us(Verdict verdict) const {

@@ -66,6 +66,13 @@ class Watch {
     /// Whoever waits for the server waits no longer, and the session is lost.
     void break_off();
 
+    /// Of a connection, until now.
+    struct Traffic {
+        std::uint64_t written_bytes = 0;
+        std::uint64_t received_bytes = 0;
+        std::chrono::milliseconds silence{0};  ///< Since the last byte to or fro.
+    };
+
   private:
     enum class Use : std::uint8_t { kNone, kOurs, kHandlers };
     // Where the session was connected to.
@@ -96,7 +103,7 @@ class Watch {
     // A duplicate: libpq closes its own when the server does, and another file has its number then.
     int socket_ OUTBOX_GUARDED_BY(mutex_) = -1;
     Server server_ OUTBOX_GUARDED_BY(mutex_);
-    std::uint64_t answered_bytes_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    Traffic answered_ OUTBOX_GUARDED_BY(mutex_);  // with the last result
     std::optional<SeenBackend> session_ OUTBOX_GUARDED_BY(mutex_);
     Use use_ OUTBOX_GUARDED_BY(mutex_) = Use::kNone;
     std::uint64_t turn_ OUTBOX_GUARDED_BY(mutex_) = 0;

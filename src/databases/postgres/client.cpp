@@ -22,6 +22,12 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kLook{100};  // for a stop that is asked for
 
+// No row of a standby.
+constexpr const char* kPrimary =
+    "SELECT system_identifier, "
+    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) FROM "
+    "pg_catalog.pg_control_system() WHERE NOT pg_catalog.pg_is_in_recovery()";
+
 std::string text_or_empty(const char* text) {
     return text == nullptr ? std::string() : std::string(text);
 }
@@ -118,10 +124,15 @@ Status Client::connect(const std::string& url, std::chrono::seconds timeout,
     const bool is_told_where = std::ranges::any_of(
         fixed, [](const Setting& setting) { return std::string_view(setting.name) == "host"; });
     const std::vector<Host> hosts = is_told_where ? std::vector<Host>() : hosts_of(*target);
+    const std::string address = address_of(*target);
     if (hosts.empty()) {
         add(nullptr, nullptr);
-        return reach(names, values, deadline);
+        Status status = reach(names, values, deadline);
+        if (!status.ok() || is_told_where) return status;
+        primary_.address = address;
+        return look(deadline);
     }
+    Status old;
     // Each has its share of the time until it takes statements, not just for its first answer.
     for (std::size_t i = 0; i < hosts.size(); ++i) {
         const Host& host = hosts[i];
@@ -133,13 +144,39 @@ Status Client::connect(const std::string& url, std::chrono::seconds timeout,
         const auto now = steady_clock::now();
         const auto share = (deadline - now) / static_cast<int>(hosts.size() - i);
         if (Status status = reach(names, values, now + share); !status.ok()) return status;
-        note_answer(host, in_time_);
         host_ = host;
-        if (sound() || refuses_us(message())) break;
+        primary_ = {};
+        primary_.address = address;
+        if (Status met = look(now + share); !met.ok()) old = std::move(met);
+        note_answer(host, in_time_);
+        if (sound() || refuses_us(message())) return {};
         names.resize(before);
         values.resize(before);
     }
-    return {};
+    if (!old.ok()) close();
+    return old;
+}
+
+// Which primary it is. Who may not ask, or asks something else than PostgreSQL, goes on without.
+Status Client::look(Time deadline) {
+    if (!sound()) return {};
+    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+    const milliseconds most = std::exchange(patience_.most, std::max(left, milliseconds(1)));
+    const Rows primary = answer_to(kPrimary);
+    patience_.most = most;
+    in_time_ = !silent_;
+    if (silent_ || !primary.succeeded() || primary.size() != 1) return {};
+    Status met = meet(primary.string(0, 0), timeline_of(primary.text(0, 1)));
+    if (!met.ok()) handle_.reset();
+    return met;
+}
+
+Status Client::meet(std::string system_id, std::int64_t timeline) {
+    primary_.system_id = std::move(system_id);
+    primary_.timeline = timeline;
+    Status met = postgres::meet(primary_);
+    if (!met.ok()) refuse();
+    return met;
 }
 
 // One attempt, whatever becomes of it.
@@ -165,6 +202,7 @@ Status Client::reach(const std::vector<const char*>& names, const std::vector<co
 void Client::close() {
     handle_.reset();
     host_.reset();
+    primary_ = {};
     in_time_ = true;
     silent_ = false;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "databases/postgres/hosts.h"
 #include "databases/postgres/rows.h"
+#include "databases/postgres/timelines.h"
 
 struct pg_conn;
 
@@ -46,8 +48,9 @@ inline constexpr const char* kDurable =
 class Client {
   public:
     /// Connects, with `defaults` where the URL says nothing else and with `fixed` whatever it says,
-    /// and waits up to `timeout` for it, which several hosts of the URL share. An error: nothing is
-    /// open, for a reason of ours. Else it is `sound`, or `in_time` and `message` say why not.
+    /// and waits up to `timeout` for it, which several hosts of the URL share. An old primary is
+    /// passed over. An error: nothing is open, as there was no other (`meet`), or for a reason of
+    /// ours. Else it is `sound`, or `in_time` and `message` say why not.
     Status connect(const std::string& url, std::chrono::seconds timeout,
                    std::span<const Setting> defaults, std::span<const Setting> fixed = {});
     void close();
@@ -56,6 +59,11 @@ class Client {
     void refuse() const {
         if (host_) note_refused(*host_);
     }
+
+    /// The server turned out to be this one. An old primary: as `postgres::meet`, and refused.
+    Status meet(std::string system_id, std::int64_t timeline);
+    /// Since it was connected a later primary in the place of its server was met.
+    [[nodiscard]] bool replaced() const { return is_replaced(primary_); }
 
     /// What is sent waits for no room: the rest goes while the answer is waited for. Not where
     /// others call libpq, too.
@@ -98,6 +106,7 @@ class Client {
 
     Status reach(const std::vector<const char*>& names, const std::vector<const char*>& values,
                  Time deadline);
+    Status look(Time deadline);
     static Handle begin(const char* const* names, const char* const* values);
     [[nodiscard]] Time end_of_wait() const;
     [[nodiscard]] int milliseconds_to(Time end) const;
@@ -105,6 +114,7 @@ class Client {
 
     Handle handle_;
     std::optional<Host> host_;  // of several
+    Primary primary_;
     Patience patience_;
     bool in_time_ = true;
     bool silent_ = false;

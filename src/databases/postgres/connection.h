@@ -91,6 +91,12 @@ class Connection {
     [[nodiscard]] bool usable() const { return client_.sound(); }
     /// As `Client::refuse`.
     void refuse() const { client_.refuse(); }
+    /// As `Client::meet`.
+    Status meet(std::string system_id, std::int64_t timeline) {
+        return client_.meet(std::move(system_id), timeline);
+    }
+    /// As `Client::replaced`.
+    [[nodiscard]] bool replaced() const { return client_.replaced(); }
     /// The database keeps any character; one of another encoding refuses those it lacks.
     [[nodiscard]] bool keeps_utf8() const;
     [[nodiscard]] int server_version() const;  ///< 150020 for 15.20.

@@ -72,6 +72,16 @@ std::vector<std::string> parts_of(std::string_view list) {
 
 }  // namespace
 
+std::string address_of(const std::string& url) {
+    const Options options(PQconninfoParse(url.c_str(), nullptr), PQconninfoFree);
+    if (!options) return {};
+    std::string address;
+    for (const std::string_view part : {"host", "hostaddr", "port", "service"}) {
+        address += value_of(options, part) + "\n";
+    }
+    return address;
+}
+
 std::vector<Host> hosts_of(const std::string& url) {
     const Options options(PQconninfoParse(url.c_str(), nullptr), PQconninfoFree);
     if (!options) return {};

@@ -1,7 +1,6 @@
 #include "databases/postgres/identity.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -12,10 +11,9 @@ namespace {
 
 constexpr const char* kSameTable = "outbox_same_table";
 
-// The timeline is the first part of the name of a log file.
 std::string server_sql() {
     return "SELECT system_identifier, pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() THEN "
-           "left(pg_walfile_name(pg_current_wal_lsn()), 8) END, CASE WHEN NOT pg_is_in_recovery() "
+           "pg_walfile_name(pg_current_wal_lsn()) END, CASE WHEN NOT pg_is_in_recovery() "
            "THEN pg_current_wal_flush_lsn() END, (SELECT oid FROM pg_database WHERE datname = "
            "current_database()), " +
            std::string(kStatisticsSince) + " FROM pg_control_system()";
@@ -119,11 +117,11 @@ Result<ServerIdentity> Identity::ask(Connection& connection) {
     }
     ServerIdentity server;
     server.system_id = rows->string(0, 0);
-    const std::string_view name = rows->text(0, 2);
-    std::from_chars(name.data(), name.data() + name.size(), server.timeline, 16);
+    server.timeline = timeline_of(rows->text(0, 2));
     server.lsn = pgoutput::parse_lsn(rows->text(0, 3)).value_or(0);
     server.database_oid = rows->string(0, 4);
     server.statistics_since = rows->string(0, 5);
+    if (Status met = connection.meet(server.system_id, server.timeline); !met.ok()) return met;
     return server;
 }
 
@@ -151,13 +149,6 @@ Status Identity::check_lease(Connection& connection) {
     if (!system_id_.empty() && server->system_id != system_id_) {
         return wrong_server(server->system_id, system_id_);
     }
-    if (timeline_ != 0 && server->timeline < timeline_) {
-        connection.refuse();
-        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
-                "the server is on timeline " + std::to_string(server->timeline) +
-                    ", an old primary: timeline " + std::to_string(timeline_) +
-                    " was seen; take it off the address that the relay uses"};
-    }
     return {};
 }
 
@@ -169,11 +160,11 @@ Status Identity::check(ReplicationStream& stream) {
     return compare(*server, before);
 }
 
-// An old primary that came back beside the new one, or a state that was restored.
+// A state that was restored.
 bool Identity::is_past(const ServerIdentity& server, const Known& before) const {
     const core::Lock lock(mutex_);
-    if (timeline_ == 0 || server.system_id != system_id_) return false;
-    return server.timeline < timeline_ || (server.timeline == timeline_ && server.lsn < before.lsn);
+    return server.system_id == system_id_ && server.timeline == timeline_ &&
+           server.lsn < before.lsn;
 }
 
 Status Identity::compare(const ServerIdentity& server, const Known& before) {

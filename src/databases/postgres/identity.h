@@ -38,8 +38,8 @@ struct LeaseWritten {
 /// it was before it was last renewed, or a recovery from a crash, which gives the positions and ids
 /// anew of what was committed with synchronous_commit = off): a new term may begin; `kWrongServer`
 /// (another system identifier) and `kTableReset` are for a person. `kLeaseLost`: another relay has
-/// it by now. Of several hosts of a URL one that is found to be of the past is asked last for a
-/// while, so that the others are met.
+/// it by now. An old primary is none that has changed: `kConnectFailed`, to be tried again, and the
+/// term goes on. One of several hosts that is found to be of the past is asked last for a while.
 class Identity {
   public:
     explicit Identity(const Table& table);
@@ -52,7 +52,7 @@ class Identity {
     /// A new connection. Not a primary: `kConnectFailed`, to be tried again.
     Status check(Connection& connection);
     /// A new connection of the lease, which goes on when a standby is promoted: it is to be of the
-    /// same cluster, and of no older life of it than the term's.
+    /// same cluster.
     Status check_lease(Connection& connection);
     /// The same of a replication connection.
     Status check(ReplicationStream& stream);

@@ -75,7 +75,7 @@ class PostgresClient final : public Client {
     explicit PostgresClient(const MailboxConfig& config) : config_(config) {}
 
     Status prepare() override {
-        if (ready_ && connection_.sound()) return {};
+        if (ready_ && connection_.sound() && !connection_.replaced()) return {};
         return start(true);
     }
 

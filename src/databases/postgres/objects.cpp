@@ -88,7 +88,7 @@ class Objects final : public claim::ObjectStore {
   private:
     // Connected, and the table looked for.
     Status ready(const std::stop_token& stop) {
-        if (connection_.sound()) return {};
+        if (connection_.sound() && !connection_.replaced()) return {};
         drop();
         if (Status status = connect(); !status.ok()) return status;
         // Written means durable.

@@ -99,11 +99,13 @@ Result<ServerIdentity> ReplicationStream::identify() {
     const Result<Rows> rows = connection_.command("IDENTIFY_SYSTEM");
     if (!rows.ok()) return rows.status();
     if (rows->size() != 1) return unexpected("IDENTIFY_SYSTEM");
-    return ServerIdentity{.system_id = rows->string(0, 0),
+    ServerIdentity server{.system_id = rows->string(0, 0),
                           .database_oid = {},
                           .statistics_since = {},
                           .timeline = rows->integer(0, 1),
                           .lsn = pgoutput::parse_lsn(rows->text(0, 2)).value_or(0)};
+    if (Status met = connection_.meet(server.system_id, server.timeline); !met.ok()) return met;
+    return server;
 }
 
 Result<std::string> ReplicationStream::history() {

@@ -53,6 +53,7 @@ class ReplicationStream {
     /// descriptor, can be read.
     static Result<ReplicationStream> open(const std::string& url, int timeout_s, int stop = -1);
 
+    /// An old primary: as `Client::meet`.
     Result<ServerIdentity> identify();
     /// The history file of the server's timeline; empty for the first one.
     Result<std::string> history();

@@ -6,6 +6,7 @@ namespace outbox::postgres {
 
 Result<Connection*> Session::get() {
     failed();
+    if (connection_ && connection_->replaced()) drop();
     if (connection_) return &*connection_;
     Result<Connection> made = Connection::open(url_, timeout_s_);
     if (!made.ok()) {

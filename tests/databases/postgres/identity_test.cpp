@@ -8,6 +8,7 @@
 
 #include "tests/databases/postgres/support.h"
 #include "tests/support/eventually.h"
+#include "tests/support/unfenced_primary.h"
 
 namespace outbox::test {
 namespace {
@@ -334,79 +335,123 @@ TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
     EXPECT_EQ(Pg(second.url()).number("SELECT count(*) FROM outbox_lease"), 0);
 }
 
-// A primary and the standby that was promoted in its place, both in the URL, in this order; then
-// the first comes back, as a primary: nobody fenced it.
-class UnfencedPrimary : public testing::Test {
+// Whose sessions meet an old primary that came back beside the one in its place.
+class IdentityBesideAnUnfencedPrimary : public testing::TestWithParam<postgres::Mode> {
   protected:
-    void SetUp() override {
-        migrate(old_.url());
-        old_.stop();
-        const std::string standby = (folder_ / "standby").string();
-        ASSERT_EQ(std::system(("cp -a " + old_.data().string() + " " + standby + " && cp -a " +
-                               standby + "/PG_VERSION " + standby + "/standby.signal")
-                                  .c_str()),
-                  0);
-        new_.emplace(folder_ / "standby");
-        Pg(new_->url()).exec("SELECT pg_promote()");
-        ASSERT_TRUE(eventually(60s, "the standby is promoted", [&] {
-            return Pg(new_->url()).value("SELECT pg_is_in_recovery()") == "f";
-        }));
-        config_.url = "postgresql://postgres@127.0.0.1:" + std::to_string(old_.port()) +
-                      ",127.0.0.1:" + std::to_string(new_->port()) +
-                      "/postgres?target_session_attrs=read-write";
-        config_.mode = postgres::Mode::kPolling;
+    IdentityBesideAnUnfencedPrimary() {
+        config_.url = servers_.url();
+        config_.mode = GetParam();
     }
-    // And what the relay has of the new primary breaks, but for this.
-    void come_back(const std::string& but_for) {
-        old_.start();
-        Pg(new_->url())
-            .exec(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
-                "'outbox' AND pid NOT IN (" +
-                but_for + ")");
+    // Whether the old one has none of ours: one that was refused goes in a moment.
+    bool is_left() {
+        return eventually(60s, "no session stays on the old one", [&] {
+            return Pg(servers_.old().url())
+                       .number(
+                           "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE "
+                           "'outbox%'") == 0;
+        });
     }
 
-    PostgresServer old_;
-    TemporaryFolder folder_{"standby"};
-    std::optional<PostgresServer> new_;
+    UnfencedPrimary servers_{[](const std::string& url) { migrate(url); }};
     postgres::PostgresSourceConfig config_;
 };
 
-TEST_F(UnfencedPrimary, IsPassedOverByTheLeaseForTheOneInItsPlace) {
+TEST_P(IdentityBesideAnUnfencedPrimary, ALeaseIsRenewedOnTheOneInItsPlace) {
     Relay relay(config_);
     const auto lease = value_of(relay.source().open_lease());
     ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
-    come_back("0");
-    std::string refused;
+    servers_.come_back();
     EXPECT_TRUE(eventually(60s, "the lease is renewed where it was", [&] {
         const auto renewed = lease->renew(relay.epoch(), 60s);
-        if (!renewed.ok()) refused += renewed.error().message + "\n";
+        EXPECT_TRUE(!renewed.ok() || *renewed);
         return renewed.ok() && *renewed;
-    })) << refused;
-    EXPECT_THAT(refused, HasSubstr("an old primary"));
+    }));
+    EXPECT_TRUE(is_left());
 }
 
-TEST_F(UnfencedPrimary, IsPassedOverByTheNextTermWhereAReaderMetIt) {
+TEST_P(IdentityBesideAnUnfencedPrimary, ATermWhoseOtherSessionsWereLostGoesOn) {
     Relay relay(config_);
-    spi::EventBatch batch;
-    require(relay.reader().read(kAll, batch));
+    bool stream = GetParam() == postgres::Mode::kPolling;
+    ASSERT_TRUE(eventually(60s, "it reads on its path", [&] {
+        relay.read();
+        if (const auto path = relay.reader().new_path()) stream = path->path == "stream";
+        return stream;
+    }));
     const auto lease = value_of(relay.source().open_lease());
     ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
-    come_back("SELECT backend_pid FROM outbox_lease");
-    ErrorInfo end;
-    ASSERT_TRUE(eventually(60s, "the term ends", [&] {
+    servers_.come_back("SELECT backend_pid FROM outbox_lease");
+    Pg(servers_.promoted().url())
+        .exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
+    spi::EventBatch batch;
+    EXPECT_TRUE(eventually(60s, "the next event comes", [&] {
         const Status status = relay.reader().read(kAll, batch);
-        if (!status.ok()) end = status.error();
-        return !status.ok() && end.advice == Advice::kStop;
+        EXPECT_TRUE(status.ok() || status.error().advice != Advice::kStop)
+            << status.error().message;
+        return !batch.events().empty() || (!status.ok() && status.error().advice == Advice::kStop);
     }));
-    EXPECT_EQ(end.code, ErrorCode::kServerChanged) << end.message;
-    relay.source().begin_term();
-    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
-    const auto recorder = value_of(relay.source().open_recorder());
-    const std::vector<spi::RouteName> routes{{"default", {}}};
-    const auto begun = recorder->begin(relay.epoch(), routes);
-    EXPECT_TRUE(begun.ok()) << begun.error().message;
+    EXPECT_TRUE(eventually(60s, "it is recorded", [&] {
+        spi::RecordBatch done = relay.fresh();
+        done.finished.push_back({0, {1}});
+        const Status status = relay.recorder().record(done);
+        EXPECT_TRUE(status.ok() || status.error().advice != Advice::kStop)
+            << status.error().message;
+        return status.ok() || status.error().advice == Advice::kStop;
+    }));
+    EXPECT_TRUE(is_left());
 }
+
+// Nor does a term that begins anew take it for a server that has changed.
+TEST_P(IdentityBesideAnUnfencedPrimary, ItIsRefusedByNameWhereNoOtherAnswers) {
+    Relay relay(config_);
+    servers_.come_back();
+    servers_.promoted().stop();
+    relay.source().begin_term();
+    spi::EventBatch batch;
+    ErrorInfo refused;
+    EXPECT_TRUE(eventually(60s, "it is refused", [&] {
+        const Status status = relay.reader().read(kAll, batch);
+        if (!status.ok()) refused = status.error();
+        return refused.message.find("an old primary") != std::string::npos;
+    })) << refused.message;
+    EXPECT_EQ(refused.code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(refused.advice, Advice::kRetryDestination);
+    EXPECT_THAT(refused.message, HasSubstr("timeline 2 was seen"));
+    EXPECT_THAT(refused.message, HasSubstr("start this process again"));
+    const auto lease = value_of(relay.source().open_lease());
+    const auto taken = lease->acquire("me", 60s);
+    ASSERT_FALSE(taken.ok());
+    EXPECT_THAT(taken.error().message, HasSubstr("an old primary"));
+}
+
+// It was met first, and never broke.
+TEST_P(IdentityBesideAnUnfencedPrimary, ASessionThatIsStillThereIsLeftForTheOneInItsPlace) {
+    servers_.old().start();
+    Relay relay(config_);
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 60s)));
+    ASSERT_EQ(Pg(servers_.old().url()).number("SELECT count(*) FROM outbox_lease"), 1);
+    Pg(servers_.old().url("template1")).exec("ALTER DATABASE postgres ALLOW_CONNECTIONS false");
+    spi::EventBatch batch;
+    ErrorInfo end;
+    EXPECT_TRUE(eventually(60s, "a reader meets the one in its place", [&] {
+        const auto reader = value_of(relay.source().open_reader("other", {}));
+        const Status status = reader->read(kAll, batch);
+        if (!status.ok()) end = status.error();
+        return end.code == ErrorCode::kServerChanged;
+    })) << end.message;
+    EXPECT_TRUE(eventually(60s, "the lease is asked there", [&] {
+        const auto renewed = lease->renew(relay.epoch(), 60s);
+        return renewed.ok() && !*renewed;
+    }));
+    EXPECT_TRUE(value_of(lease->acquire("me", 60s)));
+    EXPECT_EQ(Pg(servers_.promoted().url()).number("SELECT count(*) FROM outbox_lease"), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Postgres, IdentityBesideAnUnfencedPrimary,
+                         testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),
+                         [](const auto& mode) {
+                             return mode.param == postgres::Mode::kPolling ? "Polling" : "Stream";
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Postgres, IdentityOfTheSource,
                          testing::Values(postgres::Mode::kPolling, postgres::Mode::kStream),

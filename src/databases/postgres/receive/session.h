@@ -39,8 +39,8 @@ class LibpqSession {
     [[nodiscard]] PGconn* connection() const { return client_.handle(); }
     [[nodiscard]] bool connected() const { return connection() != nullptr; }
 
-    /// Not known to be broken.
-    [[nodiscard]] bool sound() const { return client_.sound(); }
+    /// Not known to be broken, nor with an old primary.
+    [[nodiscard]] bool sound() const { return client_.sound() && !client_.replaced(); }
 
     /// A `connect` and an `ask` that wait longer than that for something from the server fail, and
     /// the session is of no use then. Before `connect`, and not where a handler works on it.

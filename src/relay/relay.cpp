@@ -14,6 +14,9 @@ namespace {
 constexpr std::chrono::milliseconds kTermLook{20};
 constexpr std::int64_t kLostLeaseGraceMs = 200;
 constexpr std::int64_t kMaxOpenWaitMs = 5'000;
+// A failover may change the server twice: it recovers, and is replaced. More is a loop.
+constexpr int kChangesAtOnce = 3;
+constexpr std::int64_t kChangesApartUs = 60'000'000;
 constexpr std::int64_t kMaxStandstillUs = std::chrono::microseconds(kMaxStandstill).count();
 // Where more passes between two looks the whole process stood still, or its database did.
 constexpr std::int64_t kMaxLookUs = 2'000'000;
@@ -52,7 +55,7 @@ Status Relay::run(const std::stop_token& stop, bool reached) {
         if (!epoch.ok()) {
             // The next look is at the one that is there now.
             if (epoch.error().code == ErrorCode::kServerChanged) {
-                server_changed(epoch.error());
+                server_changed(stop, epoch.error());
                 continue;
             }
             // Never reached so far: more likely a wrong URL than an outage. Who holds a lock there
@@ -127,10 +130,10 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
             // Counts as a term of ours: nobody else has led since, so that the next one still knows
             // what the last one left.
             if (follows_own(epoch)) epoch_.store(epoch, std::memory_order_relaxed);
-            server_changed(opened.error());
+            server_changed(stop, opened.error());
             return {};
         }
-        if (looks_for_tables(opened.error())) return {};
+        if (looks_for_tables(stop, opened.error())) return {};
         if (opened.error().advice == Advice::kStop) return opened.status();
         database_away(opened.error());
         // Longer each time: another may have better luck, and this one is not to flap.
@@ -182,7 +185,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
     has_term_.store(false, std::memory_order_relaxed);
     hangs_.store(false, std::memory_order_relaxed);
     if (kept) lease_.release();
-    if (!error.ok() && looks_for_tables(error.error())) return {};
+    if (!error.ok() && looks_for_tables(stop, error.error())) return {};
     misses_tables_ = false;
     if (error.ok()) return {};
     if (error.error().code == ErrorCode::kLeaseLost) {
@@ -190,7 +193,7 @@ Status Relay::serve_term(const std::stop_token& stop, std::uint64_t epoch) {
         return {};
     }
     if (error.error().code == ErrorCode::kServerChanged) {
-        server_changed(error.error());
+        server_changed(stop, error.error());
         return {};
     }
     return error;
@@ -225,10 +228,10 @@ bool Relay::stands_still(std::int64_t passed_us) {
 
 // Whether the lease is asked first, which knows what to do where all our tables are missing: the
 // database may be another. Two terms in a row: it is another table.
-bool Relay::looks_for_tables(const ErrorInfo& error) {
+bool Relay::looks_for_tables(const std::stop_token& stop, const ErrorInfo& error) {
     if (error.code != ErrorCode::kNoSuchTable || misses_tables_) return false;
     misses_tables_ = true;
-    server_changed(error);
+    server_changed(stop, error);
     return true;
 }
 
@@ -236,8 +239,15 @@ void Relay::lease_lost(std::uint64_t epoch) {
     notify_({Note::Level::kWarning, "lease_lost", {{"epoch", std::to_string(epoch)}}});
 }
 
-void Relay::server_changed(const ErrorInfo& error) {
+void Relay::server_changed(const std::stop_token& stop, const ErrorInfo& error) {
     notify_({Note::Level::kWarning, "server_changed", {{"error", describe(error)}}});
+    const std::int64_t now_us = clock_.boot_us();
+    if (now_us - std::exchange(changed_us_, now_us) > kChangesApartUs) changes_ = 0;
+    if (++changes_ <= kChangesAtOnce) return;
+    changed_wait_ms_ = changes_ == kChangesAtOnce + 1
+                           ? options_.lease_retry_ms
+                           : std::min(changed_wait_ms_ * 2, kMaxOpenWaitMs);
+    sleep_ms(stop, changed_wait_ms_);
 }
 
 // Where another relay led meanwhile, what it published and removed would pass for lost.

@@ -79,9 +79,10 @@ class Relay {
         return epoch <= epoch_.load(std::memory_order_relaxed) + 1;
     }
     void database_away(const ErrorInfo& error);
-    [[nodiscard]] bool looks_for_tables(const ErrorInfo& error);
+    [[nodiscard]] bool looks_for_tables(const std::stop_token& stop, const ErrorInfo& error);
     void lease_lost(std::uint64_t epoch);
-    void server_changed(const ErrorInfo& error);
+    /// A pause, longer each time, where it is one of many.
+    void server_changed(const std::stop_token& stop, const ErrorInfo& error);
     void database_back();
 
     spi::Source& source_;
@@ -91,6 +92,9 @@ class Relay {
     Notify notify_;
     std::vector<std::unique_ptr<RouteStats>> stats_;
     std::int64_t open_wait_ms_ = 0;  // after a term that could not be opened
+    int changes_ = 0;                // of the server, soon behind each other
+    std::int64_t changed_us_ = 0;
+    std::int64_t changed_wait_ms_ = 0;
     /// How long a route's thread has not moved while ours did.
     struct Still {
         std::int64_t step_us = 0;

@@ -288,6 +288,20 @@ TEST_F(RelayTest, ADatabaseThatGivesTheLeaseAloneIsAwayUntilATermBegins) {
     EXPECT_TRUE(running.stop().ok());
 }
 
+TEST_F(RelayTest, TermsThatEndAtOnceFollowEachOtherMoreAndMoreSlowly) {
+    table_.set_changing(true);
+    const auto begin = std::chrono::steady_clock::now();
+    Running running(table_, {destination_}, "a");
+    ASSERT_TRUE(
+        eventually(kDeadline, "the ninth term begins", [&] { return table_.epoch() >= 9; }));
+    // The first three at once, as a failover is to cost no time; then 5, 10, 20, 40 and 80 ms.
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 150ms);
+    insert(10);
+    table_.set_changing(false);
+    EXPECT_TRUE(eventually(kDeadline, "it works", [&] { return table_.unfinished() == 0; }));
+    EXPECT_TRUE(running.stop().ok());
+}
+
 TEST_F(RelayTest, WhoDoesNotLeadAnyMoreShowsNothingOfWhatItMeasured) {
     destination_->set_down(true);
     Running running(table_, {destination_}, "a");

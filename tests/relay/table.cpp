@@ -152,6 +152,9 @@ class TableRecorder final : public spi::Recorder {
         if (table_.lease_only_) {
             return ErrorInfo{ErrorCode::kDiskFull, Advice::kRetryDestination, "53100", "full"};
         }
+        if (table_.changing_) {
+            return ErrorInfo{ErrorCode::kServerChanged, Advice::kStop, "", "another timeline"};
+        }
         const std::scoped_lock lock(table_.mutex_);
         if (epoch != table_.epoch_) return lease_lost();
         spi::Beginning beginning;

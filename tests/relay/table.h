@@ -40,6 +40,8 @@ class Table {
     /// The lease can be had, and nothing else: as with a full disk, or a role at its limit of
     /// connections.
     void set_lease_only(bool lease_only) { lease_only_ = lease_only; }
+    /// Each term finds at its beginning that the server is another one.
+    void set_changing(bool changing) { changing_ = changing; }
     /// Terms do not get further than their beginning until this is taken back.
     void set_slow_start(bool slow_start) { slow_start_ = slow_start; }
     /// Reads do not return until this is taken back.
@@ -81,6 +83,7 @@ class Table {
     mutable std::mutex mutex_;
     std::atomic<bool> away_{false};
     std::atomic<bool> lease_only_{false};
+    std::atomic<bool> changing_{false};
     std::atomic<bool> slow_start_{false};
     std::atomic<bool> hanging_reads_{false};
     std::atomic<bool> replaced_{false};

@@ -589,6 +589,60 @@ TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneRe
     EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
 }
 
+// Its numbering is past the old one's end before anybody looks.
+TEST_F(SqliteSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHoldsItsLease) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    ASSERT_TRUE(value_of(lease->renew(done.epoch, 600s)));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('b', 't'), ('c', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 3U);
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'",
+                                    "INSERT INTO outbox_events (id, topic) VALUES ('d', 't'), "
+                                    "('e', 't'), ('f', 't')"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    batch.clear();
+    const Status status = reader->read(kAll, batch);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kServerChanged) << status.error().message;
+    EXPECT_EQ(batch.size(), 0U);
+    const std::vector<spi::Position> second{2};
+    EXPECT_EQ(reader->fetch(second, batch).error().code, ErrorCode::kServerChanged);
+    done.finished.push_back({0, {2, 3}});
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(recorder->remove(done.epoch, second).error().code, ErrorCode::kServerChanged);
+    EXPECT_FALSE(value_of(lease->renew(done.epoch, 600s))) << "nor is the lease renewed";
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+    const auto epoch = value_of(lease->acquire("test", 600s));
+    ASSERT_TRUE(epoch);
+    const auto next = value_of(source->open_recorder());
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    auto begun = value_of(next->begin(*epoch, routes));
+    const auto again =
+        value_of(source->open_reader("default", std::move(begun.routes[0].finished)));
+    EXPECT_EQ(read(*again, batch), (std::vector<std::string>{"a", "d", "e", "f"}));
+}
+
+// A clock that is set back is no older state.
+TEST_F(SqliteSource, ALeaseThatIsRenewedForLessGoesOn) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    const spi::RecordBatch term = begin(*lease, *recorder);
+    const auto reader = value_of(source->open_reader("default", {}));
+    ASSERT_TRUE(value_of(lease->renew(term.epoch, 600s)));
+    ASSERT_TRUE(value_of(lease->renew(term.epoch, 300s)));
+    ASSERT_TRUE(value_of(lease->renew(term.epoch, 300s)));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    spi::EventBatch batch;
+    EXPECT_EQ(read(*reader, batch).size(), 1U);
+}
+
 TEST_F(SqliteSource, TenantsHaveLeasesOfTheirOwn) {
     const auto one = open({"one"});
     const auto two = open({"two"});

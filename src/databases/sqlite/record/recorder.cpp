@@ -39,8 +39,10 @@ std::string bytes_of_hex(std::string_view text) {
 
 }  // namespace
 
-SqliteRecorder::SqliteRecorder(const Table& table, std::shared_ptr<relay::PositionMap> positions)
+SqliteRecorder::SqliteRecorder(const Table& table, const Identity& identity,
+                               std::shared_ptr<relay::PositionMap> positions)
     : table_(table),
+      identity_(identity),
       writer_(table),
       ledger_(table_),
       positions_(std::move(positions)),
@@ -157,6 +159,7 @@ Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,
 }
 
 Status SqliteRecorder::check_lease(Database& database, std::uint64_t epoch) const {
+    if (Status same = identity_.check(database); !same.ok()) return same;
     Statement row(database, "SELECT epoch FROM outbox_lease WHERE source = ?");
     row.bind(table_.source);
     const bool holds = row.step() && static_cast<std::uint64_t>(row.integer(0)) == epoch;

@@ -13,6 +13,7 @@
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/record/ledger.h"
 #include "databases/sqlite/record/table_writer.h"
+#include "databases/sqlite/source/identity.h"
 #include "databases/sqlite/source/table.h"
 #include "relay/position_map.h"
 
@@ -22,7 +23,8 @@ namespace outbox::sqlite {
 class SqliteRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where rows have positions.
-    SqliteRecorder(const Table& table, std::shared_ptr<relay::PositionMap> positions);
+    SqliteRecorder(const Table& table, const Identity& identity,
+                   std::shared_ptr<relay::PositionMap> positions);
 
     Result<spi::Beginning> begin(std::uint64_t epoch,
                                  std::span<const spi::RouteName> routes) override;
@@ -104,6 +106,7 @@ class SqliteRecorder final : public spi::Recorder {
                                      std::size_t removed);
 
     const Table table_;
+    const Identity& identity_;
     const TableWriter writer_;
     const Ledger ledger_;
     std::vector<std::string> routes_;  // as `begin` was given them

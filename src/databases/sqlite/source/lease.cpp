@@ -46,14 +46,15 @@ bool owner_is_gone(const std::string& database, const std::string& source) {
 }
 
 // No sync at each renewal: after a power failure an older epoch is as good, its owner died, too.
-SqliteLease::SqliteLease(const Table& table)
-    : SqliteLease(table.path, table.busy_timeout_ms, table.source, "outbox_lease") {}
+SqliteLease::SqliteLease(const Table& table, Identity& identity)
+    : SqliteLease(table.path, table.busy_timeout_ms, table.source, "outbox_lease", &identity) {}
 
 SqliteLease::SqliteLease(const std::string& path, int busy_timeout_ms, std::string source,
-                         std::string lease_table)
+                         std::string lease_table, Identity* identity)
     : source_(std::move(source)),
       table_(std::move(lease_table)),
       lock_path_(lock_path(path, source_)),
+      identity_(identity),
       session_(path, std::min(busy_timeout_ms, kMaxWaitMs),
                [](Database& database) { return database.execute("PRAGMA synchronous = NORMAL"); }) {
 }
@@ -87,6 +88,11 @@ Status SqliteLease::lock_file() {
 void SqliteLease::unlock_file() {
     if (file_ >= 0) close(file_);
     file_ = -1;
+}
+
+void SqliteLease::wrote(const LeaseWritten& lease) {
+    written_ = lease;
+    if (identity_ != nullptr) identity_->lease_written(lease);
 }
 
 Result<bool> SqliteLease::held_by_another(Database& database) const {
@@ -138,15 +144,18 @@ Result<std::optional<std::uint64_t>> SqliteLease::take(Database& database, const
             "owner = excluded.owner, epoch = l.epoch + 1, acquired_at = "
             "excluded.acquired_at, expires_at = excluded.expires_at, locked = "
             "excluded.locked RETURNING epoch");
-    take.bind(source_).bind(owner).bind(now_us()).bind(microseconds(ttl));
+    const std::int64_t now = now_us();
+    take.bind(source_).bind(owner).bind(now).bind(microseconds(ttl));
     take.bind(static_cast<std::int64_t>(file_ >= 0));
     std::uint64_t epoch = 0;
     if (take.step()) epoch = static_cast<std::uint64_t>(take.integer(0));
     if (Status status = take.run(); !status.ok()) return status;
     if (Status status = transaction.commit(); !status.ok()) return status;
+    wrote({epoch, now + microseconds(ttl)});
     return std::optional(epoch);
 }
 
+// A row that is older than what was written last is one of a state that was restored.
 Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
     // An owner that took over from a hung relay gets the flock when that one is gone.
     if (Status status = lock_file(); !status.ok()) return status;
@@ -154,17 +163,27 @@ Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds t
     if (!database.ok()) return database.error();
     Statement renew(**database, "UPDATE " + table_ +
                                     " SET expires_at = ?, locked = ? "
-                                    "WHERE source = ? AND epoch = ? AND owner IS NOT NULL");
-    renew.bind(now_us() + microseconds(ttl)).bind(static_cast<std::int64_t>(file_ >= 0));
+                                    "WHERE source = ? AND epoch = ? AND owner IS NOT NULL AND "
+                                    "expires_at >= ?");
+    const std::int64_t until = now_us() + microseconds(ttl);
+    const bool known = written_.epoch == epoch;
+    if (known && identity_ != nullptr) identity_->lease_wanted(until);
+    renew.bind(until).bind(static_cast<std::int64_t>(file_ >= 0));
     renew.bind(source_).bind(static_cast<std::int64_t>(epoch));
+    renew.bind(known ? written_.expires_us : 0);
     const Status status = renew.run();
     if (!status.ok()) return status;
     const bool kept = (*database)->changes() == 1;
-    if (!kept) unlock_file();
+    if (kept) {
+        wrote({epoch, until});
+    } else {
+        unlock_file();
+    }
     return kept;
 }
 
 Status SqliteLease::release(std::uint64_t epoch) {
+    wrote({});
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     Statement release(**database, "UPDATE " + table_ +

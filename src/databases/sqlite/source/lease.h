@@ -5,6 +5,7 @@
 #include <outbox/spi/source.h>
 
 #include "databases/sqlite/client.h"
+#include "databases/sqlite/source/identity.h"
 #include "databases/sqlite/source/table.h"
 
 namespace outbox::sqlite {
@@ -17,10 +18,11 @@ namespace outbox::sqlite {
 /// holds the flock; only then is a free flock the proof that the owner is gone.
 class SqliteLease final : public spi::LeaseStore {
   public:
-    explicit SqliteLease(const Table& table);
+    /// Tells `identity` what it wrote.
+    SqliteLease(const Table& table, Identity& identity);
     /// In another table like outbox_lease, of the file at `path`.
     SqliteLease(const std::string& path, int busy_timeout_ms, std::string source,
-                std::string lease_table);
+                std::string lease_table, Identity* identity = nullptr);
     ~SqliteLease() override;
 
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
@@ -35,11 +37,14 @@ class SqliteLease final : public spi::LeaseStore {
     Result<std::optional<std::uint64_t>> take(Database& database, const std::string& owner,
                                               std::chrono::milliseconds ttl);
     Result<bool> held_by_another(Database& database) const;
+    void wrote(const LeaseWritten& lease);
 
     const std::string source_;
     const std::string table_;  // of the lease
     const std::string lock_path_;
+    Identity* const identity_;
     Session session_;
+    LeaseWritten written_;
     int file_ = -1;  // Holds the flock while it is open.
 };
 

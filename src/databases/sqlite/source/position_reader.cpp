@@ -40,7 +40,8 @@ void add_event(const Statement& row, spi::EventBatch& out) {
 }  // namespace
 
 PositionReader::Statements::Statements(Database& database, const Table& table)
-    : rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
+    : database(database),
+      rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
       by_position(database, kColumns + table.sql +
                                 " WHERE position IN (SELECT value FROM json_each(?)) "
                                 "ORDER BY position"),
@@ -54,8 +55,9 @@ Status PositionReader::Statements::first_error() const {
     return {};
 }
 
-PositionReader::PositionReader(const Table& table, spi::PositionSet finished)
-    : table_(table), finished_(std::move(finished)), session_(table_) {}
+PositionReader::PositionReader(const Table& table, const Identity& identity,
+                               spi::PositionSet finished)
+    : table_(table), identity_(identity), finished_(std::move(finished)), session_(table_) {}
 
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     return session_.poll([&](Statements& statements, bool& at_end) {
@@ -63,7 +65,7 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
         const std::size_t before = out.size();
         // Rows that are finished and not removed yet fill no batch.
         while (status.ok() && !at_end && out.size() == before) {
-            status = read_rows(statements.rows, limits, out, at_end);
+            status = read_rows(statements, limits, out, at_end);
         }
         return status;
     });
@@ -81,8 +83,9 @@ Status PositionReader::check_life(Statement& last_position) {
                 ": an older state was restored, or the table began anew"};
 }
 
-Status PositionReader::read_rows(Statement& rows, const spi::ReadLimits& limits,
+Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& limits,
                                  spi::EventBatch& out, bool& at_end) {
+    Statement& rows = statements.rows;
     const std::size_t events_before = out.size();
     const std::size_t closed_before = out.closed.size();
     const spi::Position mark_before = mark_;
@@ -102,6 +105,7 @@ Status PositionReader::read_rows(Statement& rows, const spi::ReadLimits& limits,
     }
     Status status = rows.status();
     rows.reset();  // Ends the read transaction, which would hold up checkpoints.
+    if (status.ok() && seen > 0) status = identity_.check(statements.database);
     if (!status.ok()) {
         out.events().resize(events_before);
         out.closed.resize(closed_before);
@@ -128,6 +132,7 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
     }
     Status status = rows.status();
     rows.reset();
+    if (status.ok()) status = identity_.check((*prepared)->database);
     if (!status.ok()) {
         out.events().resize(events_before);
         session_.drop();

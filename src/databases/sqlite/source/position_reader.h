@@ -2,6 +2,7 @@
 
 #include <outbox/spi/source.h>
 
+#include "databases/sqlite/source/identity.h"
 #include "databases/sqlite/source/poll_session.h"
 #include "databases/sqlite/source/table.h"
 
@@ -13,7 +14,7 @@ namespace outbox::sqlite {
 class PositionReader final : public spi::Reader {
   public:
     /// Rows of `finished` are passed over.
-    PositionReader(const Table& table, spi::PositionSet finished);
+    PositionReader(const Table& table, const Identity& identity, spi::PositionSet finished);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -23,16 +24,18 @@ class PositionReader final : public spi::Reader {
     struct Statements {
         Statements(Database& database, const Table& table);
         [[nodiscard]] Status first_error() const;
+        Database& database;
         Statement rows;
         Statement by_position;
         Statement last_position;
     };
 
-    Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
+    Status read_rows(Statements& statements, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
     Status check_life(Statement& last_position);
 
     const Table table_;
+    const Identity& identity_;
     const spi::PositionSet finished_;
     PollSession<Statements> session_;
     spi::Position mark_ = 0;

@@ -98,7 +98,8 @@ std::string scan_sql(const Table& table, const std::string& route) {
 }  // namespace
 
 ScanReader::Statements::Statements(Database& database, const Table& table, const std::string& route)
-    : rows(database, scan_sql(table, route)),
+    : database(database),
+      rows(database, scan_sql(table, route)),
       by_id(database, "SELECT " + scan_columns(table) + " FROM " + table.sql + " t WHERE " +
                           table.quoted("id") + " = ? AND " + any_unfinished(table)) {}
 
@@ -107,9 +108,9 @@ Status ScanReader::Statements::first_error() const {
     return status.ok() ? by_id.status() : status;
 }
 
-ScanReader::ScanReader(const Table& table, const std::string& route,
+ScanReader::ScanReader(const Table& table, const Identity& identity, const std::string& route,
                        std::shared_ptr<relay::PositionMap> positions)
-    : table_(table), session_(table_, route), rows_(std::move(positions)) {}
+    : table_(table), identity_(identity), session_(table_, route), rows_(std::move(positions)) {}
 
 Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     if (ahead_.drop_old(rows_)) session_.look_again();
@@ -117,9 +118,9 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     Status status;
     if (ahead_.empty()) {
         status = session_.poll([&](Statements& statements, bool& at_end) {
-            Status read = full_ ? read_rows(statements.rows, relay::ReadAhead::kLimits,
-                                            ahead_.begin(), at_end)
-                                : read_rows(statements.rows, limits, out, at_end);
+            Status read =
+                full_ ? read_rows(statements, relay::ReadAhead::kLimits, ahead_.begin(), at_end)
+                      : read_rows(statements, limits, out, at_end);
             full_ = read.ok() && !at_end;
             return read;
         });
@@ -132,8 +133,9 @@ Status ScanReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     return status;
 }
 
-Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
-                             bool& at_end) {
+Status ScanReader::read_rows(Statements& statements, const spi::ReadLimits& limits,
+                             spi::EventBatch& out, bool& at_end) {
+    Statement& rows = statements.rows;
     const std::size_t events_before = out.size();
     const std::size_t limit = rows_.size() + limits.max_events;
     rows.bind(static_cast<std::int64_t>(limit));
@@ -152,6 +154,7 @@ Status ScanReader::read_rows(Statement& rows, const spi::ReadLimits& limits, spi
     }
     Status status = rows.status();
     rows.reset();  // Ends the read transaction, which would hold up checkpoints.
+    if (status.ok() && returned > 0) status = identity_.check(statements.database);
     if (!status.ok()) {
         out.events().resize(events_before);
         for (const std::string& raw_id : taken) rows_.at(raw_id).known = false;
@@ -213,6 +216,7 @@ Status ScanReader::fetch(std::span<const spi::Position> positions, spi::EventBat
         rows.reset();
         if (!status.ok()) break;
     }
+    if (status.ok()) status = identity_.check((*prepared)->database);
     if (!status.ok()) {
         out.events().resize(events_before);
         session_.drop();

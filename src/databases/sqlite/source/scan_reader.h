@@ -6,6 +6,7 @@
 
 #include <outbox/spi/source.h>
 
+#include "databases/sqlite/source/identity.h"
 #include "databases/sqlite/source/poll_session.h"
 #include "databases/sqlite/source/table.h"
 #include "relay/known_rows.h"
@@ -30,7 +31,7 @@ void add_scanned_row(const Table& table, const Statement& row, spi::Position pos
 class ScanReader final : public spi::Reader {
   public:
     /// `positions` is shared with the other readers and recorders of the source.
-    ScanReader(const Table& table, const std::string& route,
+    ScanReader(const Table& table, const Identity& identity, const std::string& route,
                std::shared_ptr<relay::PositionMap> positions);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
@@ -41,14 +42,16 @@ class ScanReader final : public spi::Reader {
     struct Statements {
         Statements(Database& database, const Table& table, const std::string& route);
         [[nodiscard]] Status first_error() const;
+        Database& database;
         Statement rows;
         Statement by_id;
     };
 
-    Status read_rows(Statement& rows, const spi::ReadLimits& limits, spi::EventBatch& out,
+    Status read_rows(Statements& statements, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
 
     const Table table_;
+    const Identity& identity_;
     PollSession<Statements, std::string> session_;
     relay::KnownRows rows_;
     relay::ReadAhead ahead_;

@@ -8,6 +8,7 @@
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/record/ledger.h"
 #include "databases/sqlite/record/recorder.h"
+#include "databases/sqlite/source/identity.h"
 #include "databases/sqlite/source/lease.h"
 #include "databases/sqlite/source/position_reader.h"
 #include "databases/sqlite/source/scan_reader.h"
@@ -65,6 +66,7 @@ class SqliteSource final : public spi::Source {
     SqliteSource(SqliteSourceConfig config, Table table)
         : config_(std::move(config)),
           table_(std::move(table)),
+          identity_(table_.source),
           positions_(table_.native ? nullptr : std::make_shared<relay::PositionMap>()) {}
 
     [[nodiscard]] std::string table_name() const override { return table_.name; }
@@ -75,15 +77,17 @@ class SqliteSource final : public spi::Source {
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
                                                      spi::PositionSet finished) override {
         if (table_.native) {
-            return std::unique_ptr<spi::Reader>(new PositionReader(table_, std::move(finished)));
+            return std::unique_ptr<spi::Reader>(
+                new PositionReader(table_, identity_, std::move(finished)));
         }
-        return std::unique_ptr<spi::Reader>(new ScanReader(table_, route, positions_));
+        return std::unique_ptr<spi::Reader>(new ScanReader(table_, identity_, route, positions_));
     }
     Result<std::unique_ptr<spi::Recorder>> open_recorder() override {
-        return std::unique_ptr<spi::Recorder>(std::make_unique<SqliteRecorder>(table_, positions_));
+        return std::unique_ptr<spi::Recorder>(
+            std::make_unique<SqliteRecorder>(table_, identity_, positions_));
     }
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
-        auto lease = std::make_unique<SqliteLease>(table_);
+        auto lease = std::make_unique<SqliteLease>(table_, identity_);
         if (table_.native || !config_.make_side_tables) return {std::move(lease)};
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<relay::RestoringLease>(
             std::move(lease), [this] { return restore_side_tables(); }));
@@ -201,6 +205,7 @@ class SqliteSource final : public spi::Source {
 
     const SqliteSourceConfig config_;
     const Table table_;
+    Identity identity_;  // used by the lease, the readers and the recorders
     // Shared with the readers and recorders, which must mean the same row by a position. Null
     // where rows have positions.
     const std::shared_ptr<relay::PositionMap> positions_;

@@ -1,0 +1,45 @@
+#include "databases/sqlite/source/identity.h"
+
+#include <algorithm>
+
+#include "core/sql_text.h"
+
+namespace outbox::sqlite {
+
+Identity::Identity(const std::string& source)
+    : sql_("SELECT epoch, coalesce(expires_at, 0) FROM outbox_lease WHERE source = " +
+           quote_literal(source)) {}
+
+void Identity::lease_wanted(std::int64_t expires_us) {
+    const core::Lock lock(mutex_);
+    lease_.expires_us = std::min(lease_.expires_us, expires_us);
+}
+
+void Identity::lease_written(const LeaseWritten& lease) {
+    const core::Lock lock(mutex_);
+    lease_ = lease;
+}
+
+LeaseWritten Identity::lease() const {
+    const core::Lock lock(mutex_);
+    return lease_;
+}
+
+Status Identity::check(Database& database) const {
+    const LeaseWritten before = lease();
+    if (before.epoch == 0) return {};
+    LeaseWritten now;
+    Statement row(database, sql_);
+    if (row.step()) now = {static_cast<std::uint64_t>(row.integer(0)), row.integer(1)};
+    if (Status status = row.status(); !status.ok()) return status;
+    if (now.epoch > before.epoch) {
+        return {ErrorCode::kLeaseLost, Advice::kStop,
+                "another relay holds the lease, with epoch " + std::to_string(now.epoch)};
+    }
+    if (now.epoch == before.epoch && now.expires_us >= before.expires_us) return {};
+    return {ErrorCode::kServerChanged, Advice::kStop,
+            "the lease is as it was before this relay renewed it: an older state of the file was "
+            "restored"};
+}
+
+}  // namespace outbox::sqlite

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <outbox/result.h>
+
+#include "core/mutex.h"
+#include "databases/sqlite/client.h"
+
+namespace outbox::sqlite {
+
+/// What an owner of the lease wrote into its row last.
+struct LeaseWritten {
+    std::uint64_t epoch = 0;      ///< 0: none has it here.
+    std::int64_t expires_us = 0;  ///< Unix epoch.
+};
+
+/// Which state of its file a term works on. One that was restored in place, and got rows past where
+/// the old one ended before anybody looked, is told by nothing but its lease, which is as it was
+/// before it was last renewed. Shared by the lease, the readers and the recorders; thread-safe.
+class Identity {
+  public:
+    explicit Identity(const std::string& source);
+
+    /// A renewal is about to write this: a clock that was set back is no older state.
+    void lease_wanted(std::int64_t expires_us);
+    void lease_written(const LeaseWritten& lease);
+    [[nodiscard]] LeaseWritten lease() const;
+
+    /// Behind rows that were read, or in a transaction that writes. `kServerChanged`: an older
+    /// state was restored. `kLeaseLost`: another relay has it by now.
+    Status check(Database& database) const;
+
+  private:
+    const std::string sql_;
+    mutable core::Mutex mutex_;
+    LeaseWritten lease_ OUTBOX_GUARDED_BY(mutex_);
+};
+
+}  // namespace outbox::sqlite

@@ -195,6 +195,7 @@ Status Client::reach(const std::vector<const char*>& names, const std::vector<co
         state = go_on(handle_.get(), deadline, cut);
     }
     in_time_ = state == PGRES_POLLING_OK || state == PGRES_POLLING_FAILED;
+    was_open_ = state == PGRES_POLLING_OK;
     if (state == PGRES_POLLING_OK) PQsetErrorVerbosity(handle_.get(), PQERRORS_DEFAULT);
     return {};
 }
@@ -203,6 +204,7 @@ void Client::close() {
     handle_.reset();
     host_.reset();
     primary_ = {};
+    was_open_ = false;
     in_time_ = true;
     silent_ = false;
 }

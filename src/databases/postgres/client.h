@@ -62,6 +62,8 @@ class Client {
 
     /// The server turned out to be this one. An old primary: as `postgres::meet`, and refused.
     Status meet(std::string system_id, std::int64_t timeline);
+    /// It was connected to, and may have been lost since.
+    [[nodiscard]] bool was_open() const { return was_open_; }
     /// Since it was connected a later primary in the place of its server was met.
     [[nodiscard]] bool replaced() const { return is_replaced(primary_); }
 
@@ -115,6 +117,7 @@ class Client {
     Handle handle_;
     std::optional<Host> host_;  // of several
     Primary primary_;
+    bool was_open_ = false;
     Patience patience_;
     bool in_time_ = true;
     bool silent_ = false;

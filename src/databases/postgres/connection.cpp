@@ -70,7 +70,8 @@ ErrorInfo connect_error(const Client& client, int timeout_s) {
         return relay_error(state, text, context_of(client));
     }
     // Values that libpq finds wrong before it connects.
-    if (message.find("invalid ") != std::string::npos && PQsocket(client.handle()) < 0) {
+    if (!client.was_open() && message.find("invalid ") != std::string::npos &&
+        PQsocket(client.handle()) < 0) {
         return url_error(message);
     }
     const std::string reason = client.in_time()

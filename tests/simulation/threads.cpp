@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <map>
 #include <memory>
 #include <pthread.h>
@@ -86,7 +87,8 @@ int __wrap_nanosleep(const timespec* time, timespec* left) {
     World* world = World::moving();
     if (world == nullptr) return __real_nanosleep(time, left);
     // Destructors of what is killed may sleep, which must not throw.
-    if (!world->dying()) world->sleep(time->tv_sec * kSecond + time->tv_nsec / 1'000);
+    const bool unwinds = world->dying() && std::uncaught_exceptions() > 0;
+    if (!unwinds) world->sleep(time->tv_sec * kSecond + time->tv_nsec / 1'000);
     return 0;
 }
 

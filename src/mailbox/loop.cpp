@@ -410,6 +410,7 @@ void MailboxLoop::report_stats() {
     const std::int64_t now = clock_.boot_us();
     if (now < next_report_us_) return;
     next_report_us_ = now + kReportUs;
+    if (!inbox_.connect().ok()) return;
     const auto waiting = store_->waiting(kMaxCounted);
     if (waiting.ok()) lag_ = *waiting;
     if (ended_session(waiting.status())) return;

@@ -96,7 +96,7 @@ int Lines::fd_of(const Line& line) {
 
 Lines::Line* Lines::find(pg_conn* connection) {
     for (Line& line : lines_) {
-        if (line.connection == connection) return &line;
+        if (connection != nullptr && line.connection == connection) return &line;
     }
     return nullptr;
 }

@@ -82,7 +82,7 @@ class ReceivingJudge {
     std::set<Position> letters_;
     std::set<Position> ever_dead_;
     std::map<std::string, std::size_t> in_order_;  // done prefix of a key
-    long long last_seq_ = 0;
+    std::set<long long> seen_;  // numbers of effects
     std::size_t handovers_ = 0;
     std::size_t repeats_ = 0;
 };

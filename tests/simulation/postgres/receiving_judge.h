@@ -82,7 +82,7 @@ class ReceivingJudge {
     std::set<Position> letters_;
     std::set<Position> ever_dead_;
     std::map<std::string, std::size_t> in_order_;  // done prefix of a key
-    std::set<long long> seen_;  // numbers of effects
+    std::set<long long> seen_;                     // numbers of effects
     std::size_t handovers_ = 0;
     std::size_t repeats_ = 0;
 };

@@ -499,7 +499,8 @@ int run_all(Setup first, Life& life) {
         life.next.reset();
         life.until.reset();
         const Status status = run_one(*setup, life);
-        if (!status.ok() && before && !life.led) {
+        const bool asked_to_end = life.until && !life.next;
+        if (!status.ok() && before && !life.led && !asked_to_end) {
             runtime::log(LogLevel::kError, "reload_refused", {{"error", describe(status.error())}});
             setup = std::exchange(before, std::nullopt);
             runtime::configure_logs(setup->config.log_level, setup->config.log_format);

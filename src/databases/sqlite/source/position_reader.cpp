@@ -39,13 +39,13 @@ void add_event(const Statement& row, spi::EventBatch& out) {
 
 }  // namespace
 
-PositionReader::Statements::Statements(Database& database, const Table& table)
-    : database(database),
-      rows(database, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
-      by_position(database, kColumns + table.sql +
-                                " WHERE position IN (SELECT value FROM json_each(?)) "
-                                "ORDER BY position"),
-      last_position(database,
+PositionReader::Statements::Statements(Database& file, const Table& table)
+    : database(file),
+      rows(file, kColumns + table.sql + " WHERE position > ? ORDER BY position LIMIT ?"),
+      by_position(file, kColumns + table.sql +
+                            " WHERE position IN (SELECT value FROM json_each(?)) "
+                            "ORDER BY position"),
+      last_position(file,
                     "SELECT seq FROM sqlite_sequence WHERE name = " + quote_literal(table.name)) {}
 
 Status PositionReader::Statements::first_error() const {

@@ -22,7 +22,7 @@ class PositionReader final : public spi::Reader {
 
   private:
     struct Statements {
-        Statements(Database& database, const Table& table);
+        Statements(Database& file, const Table& table);
         [[nodiscard]] Status first_error() const;
         Database& database;
         Statement rows;

@@ -97,11 +97,11 @@ std::string scan_sql(const Table& table, const std::string& route) {
 
 }  // namespace
 
-ScanReader::Statements::Statements(Database& database, const Table& table, const std::string& route)
-    : database(database),
-      rows(database, scan_sql(table, route)),
-      by_id(database, "SELECT " + scan_columns(table) + " FROM " + table.sql + " t WHERE " +
-                          table.quoted("id") + " = ? AND " + any_unfinished(table)) {}
+ScanReader::Statements::Statements(Database& file, const Table& table, const std::string& route)
+    : database(file),
+      rows(file, scan_sql(table, route)),
+      by_id(file, "SELECT " + scan_columns(table) + " FROM " + table.sql + " t WHERE " +
+                      table.quoted("id") + " = ? AND " + any_unfinished(table)) {}
 
 Status ScanReader::Statements::first_error() const {
     Status status = rows.status();

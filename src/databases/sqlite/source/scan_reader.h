@@ -40,7 +40,7 @@ class ScanReader final : public spi::Reader {
 
   private:
     struct Statements {
-        Statements(Database& database, const Table& table, const std::string& route);
+        Statements(Database& file, const Table& table, const std::string& route);
         [[nodiscard]] Status first_error() const;
         Database& database;
         Statement rows;

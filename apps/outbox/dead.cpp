@@ -204,6 +204,32 @@ Result<Letters> letters_of(const runtime::Invocation& invocation) {
     return letters;
 }
 
+// Where nothing was found: not for want of letters, but of the route. Letters of a route that is
+// gone are asked for by its name.
+Status check_route_is_known(const Letters& letters, const DeadFilter& filter) {
+    if (letters.relay == nullptr || filter.route.empty()) return {};
+    const auto known = letters.relay->ledger_routes(false);
+    if (!known.ok()) return known.status();
+    for (const LedgerRoute& route : *known) {
+        if (route.name == filter.route) return {};
+    }
+    DeadFilter all;
+    all.route = filter.route;
+    const auto gone = letters.relay->routes_of_dead(all, false);
+    if (!gone.ok() || !gone->empty()) return gone.status();
+    return ErrorInfo{ErrorCode::kConflict,
+                     Advice::kStop,
+                     {},
+                     "the table has no route '" + to_printable(filter.route) +
+                         "', nor a dead letter of one; " + known_routes(*known)};
+}
+
+// Nothing is wrong with an empty list, but for a name that nobody meant.
+void hint_at_route(const Letters& letters, const DeadFilter& filter) {
+    const Status status = check_route_is_known(letters, filter);
+    if (!status.ok()) std::cerr << "outbox: " << status.error().message << "\n";
+}
+
 ErrorInfo usage(const std::string& message) {
     return runtime::config_error("outbox dead", message);
 }
@@ -398,6 +424,11 @@ int run_dead_retry(const runtime::Invocation& invocation) {
                        : to.empty()                       ? (*letters)->retry_dead(*filter)
                                     : letters->relay->reroute_dead(*filter, to);
     if (!count.ok()) return report(count.error());
+    if (*count == 0) {
+        if (Status status = check_route_is_known(*letters, *filter); !status.ok()) {
+            return report(status.error());
+        }
+    }
     if (letters->relay != nullptr && *count > 0) {
         DeadFilter now = *filter;
         if (!to.empty() && !invocation.options.flag("dry-run") && !now.route.empty())
@@ -431,6 +462,11 @@ int run_dead_discard(const runtime::Invocation& invocation) {
     const auto retried = count_retried(*letters, *filter);
     if (!retried.ok()) return report(retried.error());
     if (*retried > 0 && *count == 0 && named) return report(none_discarded(*retried));
+    if (*retried == 0 && *count == 0) {
+        if (Status status = check_route_is_known(*letters, *filter); !status.ok()) {
+            return report(status.error());
+        }
+    }
     if (*retried > 0) std::cerr << "outbox: left alone: " << are_retried(*retried) << "\n";
     return report_change(invocation, *filter, *count, "discard", "discarded");
 }
@@ -442,6 +478,7 @@ int run_dead_list(const runtime::Invocation& invocation) {
     const auto limit = static_cast<std::size_t>(invocation.options.integer("limit"));
     const auto letters = (*operations)->dead(filter, 0, limit, false);
     if (!letters.ok()) return report(letters.error());
+    if (letters->empty()) hint_at_route(*operations, filter);
     if (invocation.options.flag("json")) {
         ordered_json list = ordered_json::array();
         for (const DeadInfo& dead : *letters) list.push_back(json_of(dead, false));
@@ -537,6 +574,7 @@ int run_dead_export(const runtime::Invocation& invocation) {
     while (std::cout) {
         const auto letters = (*operations)->dead(filter, after, kExported, true);
         if (!letters.ok()) return report(letters.error());
+        if (letters->empty() && after == 0) hint_at_route(*operations, filter);
         for (const DeadInfo& dead : *letters) print_exported(dead);
         if (letters->size() < kExported) break;
         after = letters->back().dead_id;

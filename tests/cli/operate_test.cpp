@@ -175,6 +175,11 @@ TEST_F(Operate, DeadLettersAreListedShownRetriedAndDiscarded) {
     EXPECT_EQ(result({"dead", "list", "--key", "k2"})[0]["id"], other);
     EXPECT_EQ(result({"dead", "list", "--limit", "1"}).size(), 1U);
     EXPECT_EQ(result({"dead", "list", "--route", "none"}), json::array());
+    for (const char* change : {"retry", "discard"}) {
+        const Finished said = outbox_.run({"dead", change, "--route", "none", "--db", url_});
+        EXPECT_EQ(said.status.code, 1) << change;
+        EXPECT_THAT(said.err, HasSubstr("the table has no route 'none'")) << change;
+    }
     EXPECT_EQ(result({"dead", "show", wrong})[0]["payload"], json({{"a", 1}}));
     EXPECT_EQ(result({"status"})["dead"], 2);
 

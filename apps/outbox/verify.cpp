@@ -34,6 +34,7 @@ struct Report {
     Verdict verdict;
     std::vector<VerifyFault> faults;
     std::vector<VerifyFault> excused;
+    std::vector<VerifyFault> uncertain;
     std::vector<core::UnprovedOrder> unproved;
     std::vector<DeadInfo> dead;  // the first ones
 };
@@ -245,6 +246,7 @@ Result<Report> verify(const runtime::Invocation& invocation) {
     report.verdict = *verdict;
     report.faults = verifier.faults();
     report.excused = verifier.excused();
+    report.uncertain = verifier.uncertain();
     report.unproved = verifier.unproved_orders();
     return report;
 }
@@ -324,6 +326,7 @@ void print_text(const Report& report) {
                "same events. A letter says its route (outbox dead show ID) and not which "
                "consumer that feeds: one of another route hides a loss\n";
     }
+    for (const VerifyFault& one : report.uncertain) print_fault("uncertain", one);
     for (const core::UnprovedOrder& one : report.unproved) print_unproved(one);
     const Verdict& verdict = report.verdict;
     std::cout << "lost " << verdict.lost << ", ghosts " << verdict.ghosts << ", out of order "
@@ -363,6 +366,7 @@ void print_json(const Report& report) {
                                      {"unordered_keys", verdict.unordered_keys},
                                      {"first_faults", json_of({}, report.faults)},
                                      {"first_excused", json_of("excused", report.excused)},
+                                     {"first_uncertain", json_of("uncertain", report.uncertain)},
                                      {"first_unordered", json_of(report.unproved)},
                                      {"first_dead_letters", dead_letters}};
     app::print_json(all);
@@ -387,6 +391,10 @@ Status write_textfile(const std::string& path, const std::string& produced,
     gauge("excused",
           "Events missing or never applied at a consumer, for a dead letter of some route.",
           verdict.excused);
+    gauge("uncertain",
+          "Events of which an intent alone is known at some place: a consumer's that nothing ended "
+          "may be a loss.",
+          verdict.uncertain);
     gauge("unordered_keys", "Keys, some order of which the journals do not say.",
           verdict.unordered_keys);
     gauge("produced", "Events that were committed.", verdict.produced);

@@ -294,10 +294,24 @@ Result<Verdict> Verifier::finish() {
             ++verdict_.produced;
             check_lost(id, all);
         }
-        const bool intent_only = event.produced && !event.committed && !event.rolled_back;
-        if (intent_only || (event.pending & ~event.received) != 0) ++verdict_.uncertain;
+        note_uncertain(id);
     }
     return verdict_;
+}
+
+void Verifier::note_uncertain(std::uint32_t id) {
+    const Item& event = items_[id];
+    const bool intent_only = event.produced && !event.committed && !event.rolled_back;
+    const std::uint64_t open = event.pending & ~event.received;
+    if ((!intent_only && open == 0) || ++verdict_.uncertain > kMaxFaultsKept) return;
+    if (open == 0) {
+        uncertain_.push_back(fault_of(VerifyFault::Kind::kLost, id, 0));
+        uncertain_.back().consumer.clear();
+    }
+    for (std::uint64_t left = open; left != 0; left &= left - 1) {
+        uncertain_.push_back(fault_of(VerifyFault::Kind::kLost, id,
+                                      static_cast<std::uint32_t>(std::countr_zero(left))));
+    }
 }
 
 void Verifier::check_lost(std::uint32_t id, std::uint64_t all_consumers) {

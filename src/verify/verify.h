@@ -135,6 +135,9 @@ class Verifier {
     [[nodiscard]] const std::vector<VerifyFault>& faults() const { return faults_; }
     /// The same of what was excused, with each consumer where it is missing.
     [[nodiscard]] const std::vector<VerifyFault>& excused() const { return excused_; }
+    /// The same of what is uncertain, with each consumer that an intent alone speaks for; with none
+    /// where it is not known whether the event was committed.
+    [[nodiscard]] const std::vector<VerifyFault>& uncertain() const { return uncertain_; }
     /// The first `kMaxFaultsKept` of `unordered_keys`.
     [[nodiscard]] const std::vector<UnprovedOrder>& unproved_orders() const { return unproved_; }
     /// Consumers that said of no event what became of it: nothing is proved of them.
@@ -180,6 +183,7 @@ class Verifier {
     void leave_unproved(UnprovedOrder::Why why, std::uint32_t id, std::uint32_t consumer);
     void check_repeat(std::uint32_t id, std::uint32_t consumer, bool applied);
     void check_lost(std::uint32_t id, std::uint64_t all_consumers);
+    void note_uncertain(std::uint32_t id);
     void keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
                     std::uint32_t consumer);
     [[nodiscard]] VerifyFault fault_of(VerifyFault::Kind kind, std::uint32_t id,
@@ -197,6 +201,7 @@ class Verifier {
     std::uint32_t file_ = 0;
     std::vector<VerifyFault> faults_;
     std::vector<VerifyFault> excused_;
+    std::vector<VerifyFault> uncertain_;
     std::vector<UnprovedOrder> unproved_;
     Verdict verdict_;
 };

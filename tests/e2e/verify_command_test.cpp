@@ -201,6 +201,29 @@ TEST_F(VerifyCommand, LeavesItsVerdictForPrometheus) {
         << nowhere.err;
 }
 
+TEST_F(VerifyCommand, NamesWhatAnIntentAloneSpeaksFor) {
+    const std::string ended = "{\"id\":\"a\",\"key\":\"k\",\"n\":1,\"applied\":true}\n";
+    const auto received =
+        file("r", ended + "{\"id\":\"b\",\"key\":\"k\",\"n\":2,\"state\":\"intent\"}\n");
+    const auto page = folder_ / "orders.prom";
+    const Finished finished = verify({"--produced", file("p", kTwoProduced), "--received", received,
+                                      "--textfile", page.string()});
+    EXPECT_EQ(finished.status.code, 0) << finished.out << finished.err;
+    EXPECT_NE(finished.out.find("uncertain: b, key k, n 2, at " + received), std::string::npos)
+        << finished.out;
+    std::ostringstream text;
+    text << std::ifstream(page).rdbuf();
+    EXPECT_NE(text.str().find("outbox_verify_uncertain{"), std::string::npos) << text.str();
+    const Finished unknown = verify({"--json", "--produced",
+                                     file("q", kTwoProduced + "{\"id\":\"c\",\"key\":\"k\",\"n\":3,"
+                                                              "\"state\":\"intent\"}\n"),
+                                     "--received", file("s", kTwoProduced)});
+    const auto all = nlohmann::json::parse(unknown.out);
+    EXPECT_EQ(all.at("uncertain"), 1);
+    EXPECT_EQ(all.at("first_uncertain")[0].at("id"), "c");
+    EXPECT_EQ(all.at("first_uncertain")[0].at("consumer"), "");
+}
+
 TEST_F(VerifyCommand, GivesTheSameAsJson) {
     const Finished finished = verify({"--json", "--produced", file("p", kTwoProduced), "--received",
                                       file("r", "{\"id\":\"a\"}\n")});

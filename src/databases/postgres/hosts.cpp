@@ -76,7 +76,8 @@ std::string address_of(const std::string& url) {
     const Options options(PQconninfoParse(url.c_str(), nullptr), PQconninfoFree);
     if (!options) return {};
     std::string address;
-    for (const std::string_view part : {"host", "hostaddr", "port", "service"}) {
+    for (const std::string_view part :
+         {"host", "hostaddr", "port", "service", "dbname", "user", "options"}) {
         address += value_of(options, part) + "\n";
     }
     return address;

@@ -17,7 +17,7 @@ struct Host {
 /// were refused, to or by anybody in this process, come last. Empty: it names one or none, or
 /// leaves the choice among several to libpq (`target_session_attrs=prefer-standby`). Thread-safe.
 [[nodiscard]] std::vector<Host> hosts_of(const std::string& url);
-/// What a URL says of where its servers are; empty: nothing.
+/// What a URL says of where its servers are, with all that a pooler chooses one by; empty: nothing.
 [[nodiscard]] std::string address_of(const std::string& url);
 /// Whether it gave an answer when it was asked last. Thread-safe.
 void note_answer(const Host& host, bool answered);

@@ -37,11 +37,12 @@ Status meet(const Primary& primary) {
     const core::Lock lock(seen.mutex);
     std::int64_t& timeline = seen.timelines[name_of(primary)];
     if (primary.timeline < timeline) {
-        return {ErrorCode::kConnectFailed, Advice::kRetryDestination,
-                "the server is on timeline " + std::to_string(primary.timeline) +
-                    ", an old primary: timeline " + std::to_string(timeline) +
-                    " was seen; fence it, or take it off the URL. If an older state was restored "
-                    "on purpose, start this process again"};
+        return {
+            ErrorCode::kConnectFailed, Advice::kRetryDestination,
+            "the server is on timeline " + std::to_string(primary.timeline) +
+                ", an old primary: timeline " + std::to_string(timeline) +
+                " was seen at this URL; fence it, or take it off the URL. If an older state was "
+                "restored on purpose, start this process again"};
     }
     timeline = primary.timeline;
     return {};

@@ -159,6 +159,20 @@ TEST_F(SilentServer, ThatAcceptsConnectionsLeavesTimeForTheNextHostOfTheUrl) {
     EXPECT_FALSE(refused.ok());
 }
 
+// Two clusters made of one backup have one system identifier, and a pooler tells them apart by
+// these.
+TEST(AddressOfAUrl, HasAllThatAPoolerChoosesAClusterBy) {
+    const std::string shop = postgres::address_of("postgresql://app@pooler:6432/shop");
+    EXPECT_EQ(postgres::address_of("postgresql://app:secret@pooler:6432/shop?application_name=x"),
+              shop);
+    for (const char* other :
+         {"postgresql://app@pooler:6432/copy", "postgresql://app.copy@pooler:6432/shop",
+          "postgresql://app@pooler:6433/shop",
+          "postgresql://app@pooler:6432/shop?options=reference%3Dcopy"}) {
+        EXPECT_NE(postgres::address_of(other), shop) << other;
+    }
+}
+
 TEST(HostsOfAUrl, AreTakenAsLibpqTakesThem) {
     const auto named = [](const std::string& url) {
         std::vector<std::string> names;

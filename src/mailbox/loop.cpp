@@ -111,7 +111,7 @@ Result<MailboxLoop::Pass> MailboxLoop::pass() {
     // In a backlog the next look spares itself the places of what is gone. Never past a message
     // that waits: those behind it would overtake it.
     if (!look.chose && failing_.empty() && !stop_.requested()) {
-        from_ = batch_.empty() ? from : batch_.events().back().position + 1;
+        from_ = batch_.empty() ? from : store_->next_from();
     }
     return pass;
 }

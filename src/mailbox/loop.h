@@ -120,7 +120,7 @@ class MailboxLoop {
     std::mt19937_64 random_;
 
     spi::EventBatch batch_;
-    std::int64_t from_ = 0;  // all that stood below was dealt with; only a late commit stands there
+    std::int64_t from_ = 0;  // all that stands below is dealt with
     std::int64_t next_whole_look_us_ = 0;
     std::unordered_map<std::string, Failing> failing_;
     // Time that failing messages and retried letters had more than fresh messages: it is theirs

@@ -58,6 +58,9 @@ class MailboxStore {
 
     /// Appends the messages that are present, in position order.
     virtual Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) = 0;
+    /// `Choice::from` of the next look, where all that the last `fetch` gave is dealt with: a
+    /// message that is yet to be seen, of however late a commit, stands above. 0: nothing is known.
+    [[nodiscard]] virtual std::int64_t next_from() const { return 0; }
 
     /// Begins a transaction, removes the message from the mailbox and enters it in the inbox. An
     /// error when this session does not hold the mailbox. After an error no transaction is open.

@@ -53,11 +53,13 @@ std::string look_sql(const std::string& table) {
 
 // Positions are given in the order of the arrays.
 constexpr const char* kInsertName = "outbox_mailbox_insert";
+// It has a transaction id before it takes a position (`postgres::Settled`).
 constexpr const char* kInsert =
     ".outbox_mailbox (mailbox, id, topic, key, headers, payload) "
     "SELECT $1, r.id, r.topic, r.key, r.headers::json, r.payload "
     "FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY "
     "     AS r(id, topic, key, headers, payload, n) "
+    "WHERE pg_current_xact_id() IS NOT NULL "
     "ORDER BY r.n ON CONFLICT (mailbox, id) DO NOTHING";
 
 using postgres::mailbox_error;

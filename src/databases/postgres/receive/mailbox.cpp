@@ -22,7 +22,8 @@ constexpr const char* kWaiting =
 // What is present. The sum stops at the size limit;
 // octet_length does not read a payload that is stored out of line.
 constexpr const char* kFetch =
-    "SELECT position, id, topic, key, headers::text, payload FROM ("
+    "SELECT position, id, topic, key, headers::text, payload, "
+    "  (SELECT pg_current_snapshot()::text) FROM ("
     "  SELECT w.*, sum(coalesce(octet_length(w.payload), 0)) OVER (ORDER BY w.position) "
     "              - coalesce(octet_length(w.payload), 0) AS before FROM ("
     "    SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
@@ -30,6 +31,14 @@ constexpr const char* kFetch =
     "      AND position <> ALL ($3::bigint[]) AND position >= $6::bigint "
     "    ORDER BY position LIMIT $4::bigint) w) b "
     "WHERE before < $5::bigint ORDER BY position";
+
+// Whether one of these transactions has written, or removed, a message.
+constexpr const char* kAnyWrites =
+    "SELECT EXISTS (SELECT FROM pg_locks x JOIN pg_locks w USING (virtualtransaction) "
+    "  WHERE x.locktype = 'transactionid' AND x.transactionid = ANY ($1::xid[]) AND x.granted "
+    "    AND w.locktype = 'relation' AND w.relation = 'outbox_mailbox'::regclass "
+    "    AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+    "    AND w.mode = 'RowExclusiveLock')";
 
 constexpr const char* kFetchOnly =
     "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
@@ -102,6 +111,7 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options, const
                              {"outbox_waiting", kWaiting},
                              {"outbox_fetch", kFetch},
                              {"outbox_fetch_only", kFetchOnly},
+                             {"outbox_any_writes", kAnyWrites},
                              {"outbox_take", kTake},
                              {"outbox_take_carefully", kTakeCarefully},
                              {"outbox_take_all", kTakeAll},
@@ -109,7 +119,8 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options, const
               .rights = rights_of(options),
               .letters_of = options.mailbox},
              clock),
-      mailbox_(options.mailbox) {}
+      mailbox_(options.mailbox),
+      clock_(clock) {}
 
 Result<Hold> LibpqMailbox::hold_mailbox() {
     if (held()) return Hold::kStill;
@@ -118,6 +129,7 @@ Result<Hold> LibpqMailbox::hold_mailbox() {
     if (!result.ok()) return result.status();
     if (!result->boolean(0, 0)) return Hold::kNo;
     held_in_ = inbox_.session().number();
+    settled_ = {};  // it may be another server
     return Hold::kNew;
 }
 
@@ -138,6 +150,7 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
         if (rows.ok()) append_messages(*rows, limits.max_bytes, out);
         return rows.status();
     }
+    if (Status status = ask_long_open(); !status.ok()) return status;
     params.untyped(array_literal(choice.without_keys))
         .untyped(array_literal(choice.without_positions))
         .number(static_cast<std::int64_t>(limits.max_messages))
@@ -145,8 +158,21 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
         .number(choice.from);
     const Result<Rows> rows =
         inbox_.session().execute("outbox_fetch", params, "reading the mailbox");
-    if (rows.ok()) append_messages(*rows, limits.max_bytes, out);
-    return rows.status();
+    if (!rows.ok() || rows->empty()) return rows.status();
+    append_messages(*rows, limits.max_bytes, out);
+    settled_.looked(rows->text(0, 6), out.events().back().position, clock_.boot_us());
+    return {};
+}
+
+// One that is open for hours and writes elsewhere would have each look read all places of what is
+// gone.
+Status LibpqMailbox::ask_long_open() {
+    const std::vector<std::uint32_t>* open = settled_.long_open(clock_.boot_us());
+    if (open == nullptr) return {};
+    const Result<Rows> writes = inbox_.session().execute(
+        "outbox_any_writes", Params().untyped(array_literal(*open)), "reading the mailbox");
+    if (writes.ok()) settled_.answered(writes->boolean(0, 0), clock_.boot_us());
+    return writes.status();
 }
 
 LibpqMailbox::Take LibpqMailbox::take(const spi::EventView& message) const {

@@ -6,6 +6,7 @@
 #include <outbox/consumer/mailbox.h>
 
 #include "databases/postgres/receive/inbox_store.h"
+#include "databases/postgres/settled.h"
 #include "mailbox/store.h"
 
 namespace outbox::consumer {
@@ -24,6 +25,7 @@ class LibpqMailbox final : public MailboxStore {
     Result<bool> may_have_news() override { return true; }
     Result<std::int64_t> waiting(std::int64_t most) override;
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
+    [[nodiscard]] std::int64_t next_from() const override { return settled_.from(); }
     Result<Taken> begin(const spi::EventView& message) override;
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
     Turn commit_and_begin(const spi::EventView& next) override;
@@ -36,12 +38,15 @@ class LibpqMailbox final : public MailboxStore {
         Params params;
     };
     [[nodiscard]] Take take(const spi::EventView& message) const;
+    Status ask_long_open();
     [[nodiscard]] bool held() {
         return inbox_.session().connected() && held_in_ == inbox_.session().number();
     }
 
     LibpqInboxStore inbox_;
     const std::string mailbox_;
+    const core::Clock& clock_;
+    postgres::Settled settled_;
     std::uint64_t held_in_ = 0;  // the session's number; 0: not held
 };
 

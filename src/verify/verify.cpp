@@ -216,6 +216,8 @@ void Verifier::note_attempt(std::uint32_t id, std::uint32_t consumer, const Jour
     if (open == open_intents_.end() || --open->second > 0) return;
     open_intents_.erase(open);
     event.pending &= ~bit_of(consumer);
+    // Nothing came of it: the place in the order is that of a later attempt.
+    if ((event.received & bit_of(consumer)) == 0) event.placed &= ~bit_of(consumer);
 }
 
 void Verifier::check_order(std::uint32_t id, std::uint32_t consumer,

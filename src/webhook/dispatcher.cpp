@@ -12,8 +12,6 @@ namespace {
 using Standing = EndpointQueue::Standing;
 
 constexpr std::int64_t kLookEveryUs = kSecondUs;
-// A writer commits at most 8 s after it took a position, or not at all.
-constexpr std::int64_t kLookBackEveryUs = 10 * kSecondUs;
 // The net under what is remembered of positions.
 constexpr std::int64_t kLookEverywhereEveryUs = 600 * kSecondUs;
 // A read is as large as about that time allows.
@@ -146,7 +144,7 @@ void Dispatcher::forget_all() {
     unproven_ = 0;
     circle_.clear();
     queues_.clear();
-    look_at_us_ = look_back_at_us_ = look_everywhere_at_us_ = 0;
+    look_at_us_ = look_everywhere_at_us_ = 0;
 }
 
 // True: what is known of the endpoints is of now, or nearly.
@@ -247,18 +245,15 @@ void Dispatcher::drop(const std::string& endpoint) {
 
 Status Dispatcher::read_backlog() {
     const std::int64_t now_us = deps_.clock.boot_us();
-    const bool back = now_us >= look_back_at_us_;
     const bool everywhere = now_us >= look_everywhere_at_us_;
     std::vector<BacklogOf> of;
     for (EndpointQueue* queue : circle_) {
         if (!queue->endpoint().enabled()) continue;
         if (everywhere) queue->expect_more(true);
-        if (back) queue->look_back();
         of.push_back({queue->endpoint().id, queue->looks_from()});
     }
     auto backlog = deps_.outlet.backlog(of);
     if (!backlog.ok()) return backlog.status();
-    if (back) look_back_at_us_ = now_us + kLookBackEveryUs;
     if (everywhere) look_everywhere_at_us_ = now_us + kLookEverywhereEveryUs;
     for (const Backlog& one : *backlog) {
         const auto queue = queues_.find(one.endpoint_id);
@@ -394,7 +389,8 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
     // Those behind it get their turn in a later read.
     const std::size_t end = cut ? last + 1 : slices.size();
     for (std::size_t i = 0; i < end; ++i) {
-        hungry[i]->admit(std::move(parts[i]), slices[i], read->looked[i], cut && i == last);
+        hungry[i]->admit(std::move(parts[i]), slices[i], read->looked[i], read->writers,
+                         cut && i == last);
     }
     return !deliveries.empty();
 }

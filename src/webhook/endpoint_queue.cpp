@@ -79,14 +79,7 @@ void EndpointQueue::begin_afresh() {
 void EndpointQueue::expect_more(bool everywhere) {
     more_ = true;
     if (stuck_ == Stuck::kAlone) stuck_ = Stuck::kNo;
-    if (everywhere) after_ = around_ = settled_ = 0;
-}
-
-void EndpointQueue::look_back() {
-    const std::int64_t furthest = std::max(after_, around_);
-    after_ = std::min(after_, settled_);
-    around_ = std::min(around_, settled_);
-    settled_ = furthest;
+    if (everywhere) after_ = around_ = {};
 }
 
 // One that is further away than any wait lasts is due: the clock was set back.
@@ -148,7 +141,8 @@ Slice EndpointQueue::slice() const {
     slice.created_at_us = endpoint_.created_at_us;
     slice.revision = endpoint_.revision;
     slice.around = stuck_ == Stuck::kAsks;
-    slice.after = slice.around ? std::max(after_, around_) : after_;
+    slice.after = after_.settled();
+    if (slice.around) slice.after = std::max(slice.after, around_.settled());
     // As many as may be under way: what hangs must not fill the memory.
     slice.max_rows = proven_ ? rows_ : 1;
     for (const Held& held : held_) {
@@ -159,7 +153,7 @@ Slice EndpointQueue::slice() const {
 }
 
 void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
-                          const Looked& looked, bool cut) {
+                          const Looked& looked, core::Frontier::Writers writers, bool cut) {
     std::int64_t last = 0;
     Limit due{slice.max_rows, options_.slice_bytes};
     Limit fresh = due;
@@ -177,18 +171,19 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
     }
     due_at_us_ = cut || due.reached() ? 0 : kNever;
     const bool to_the_limits = cut || fresh.reached();
+    const bool whole = !to_the_limits && !looked.more;
     if (!to_the_limits) last = std::max(last, looked.position);
     if (slice.around) {
-        around_ = std::max(around_, last);
+        around_.reach(last, whole, writers);
         if (!deliveries.empty()) {
             stuck_ = Stuck::kNo;
-        } else if (!to_the_limits && !looked.more) {
+        } else if (whole) {
             stuck_ = Stuck::kAlone;
         }
         return;
     }
-    after_ = std::max(after_, last);
-    more_ = to_the_limits || looked.more;
+    after_.reach(last, whole, writers);
+    more_ = !whole;
     if (fresh.rows == 0 && proven_) rows_ = std::min(rows_ * 2, options_.max_slice_rows);
 }
 
@@ -258,8 +253,8 @@ void EndpointQueue::drop_waiting() {
 }
 
 void EndpointQueue::read_again_from(std::int64_t position) {
-    after_ = std::min(after_, position - 1);
-    around_ = std::min(around_, position - 1);
+    after_.go_back_to(position - 1);
+    around_.go_back_to(position - 1);
     more_ = true;
 }
 
@@ -269,7 +264,7 @@ void EndpointQueue::end_attempt(Held& held) {
     if (held.delivery.key) busy_keys_.erase(*held.delivery.key);
     if (probe_ == held.delivery.position) probe_ = 0;
     stuck_ = Stuck::kNo;
-    around_ = std::min(around_, held.delivery.position);  // behind it are others of its key
+    around_.go_back_to(held.delivery.position);  // behind it are others of its key
 }
 
 void EndpointQueue::forget(std::int64_t position) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/circuit.h"
+#include "core/frontier.h"
 #include "webhook/dispatch_options.h"
 #include "webhook/remark.h"
 #include "webhook/sender.h"
@@ -40,11 +41,8 @@ class EndpointQueue {
 
     /// Something may wait in the table behind what was read. `everywhere`: or before.
     void expect_more(bool everywhere = false);
-    /// A writer may have committed behind what was read since this was called last: a position is
-    /// taken before it can be seen.
-    void look_back();
-    /// Fresh ones before it are known, in as far as no writer commits late.
-    [[nodiscard]] std::int64_t looks_from() const { return std::min(after_, settled_); }
+    /// Fresh ones up to there are known.
+    [[nodiscard]] std::int64_t looks_from() const { return after_.settled(); }
     /// The first that failed is due then; 0: none is.
     void expect_due(std::int64_t at_us, const Now& now);
 
@@ -56,7 +54,7 @@ class EndpointQueue {
     [[nodiscard]] Slice slice() const;
     /// What was read for that slice. `cut`: the read ended before the slice's own limits.
     void admit(std::vector<Delivery> deliveries, const Slice& slice, const Looked& looked,
-               bool cut);
+               core::Frontier::Writers writers, bool cut);
 
     /// The next delivery that may go, which then is under way; null: none may.
     const Delivery* take(std::size_t share, const Now& now);
@@ -145,11 +143,10 @@ class EndpointQueue {
     std::vector<std::int64_t> under_way_;
     std::unordered_set<std::string> busy_keys_;  // of these
     std::size_t bytes_ = 0;
-    std::size_t rows_;          // of the next slice
-    std::int64_t after_ = 0;    // up to here all is held, gone, or waits for its key
-    std::int64_t around_ = 0;   // up to here likewise, or its key is held
-    std::int64_t settled_ = 0;  // the further of both as of the last look back
-    bool more_ = true;          // behind it
+    std::size_t rows_;       // of the next slice
+    core::Frontier after_;   // up to here all is held, gone, or waits for its key
+    core::Frontier around_;  // up to here likewise, or its key is held
+    bool more_ = true;       // behind it
     std::int64_t due_at_us_ = 0;
     // What is held waits for what is under way, or has failed: others may go meanwhile.
     enum class Stuck : std::uint8_t { kNo, kAsks, kAlone };

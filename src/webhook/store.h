@@ -13,6 +13,7 @@
 #include <outbox/limits.h>
 #include <outbox/result.h>
 
+#include "core/frontier.h"
 #include "webhook/endpoint.h"
 
 namespace outbox::webhook {
@@ -136,6 +137,7 @@ struct Read {
     /// what was read now may be out of order.
     std::int64_t life = 0;
     std::vector<Looked> looked;  ///< By slice.
+    core::Frontier::Writers writers = {};
 };
 
 /// What became of a delivery, to be recorded.

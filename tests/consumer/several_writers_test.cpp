@@ -8,8 +8,9 @@
 
 #include <outbox/producer/migrate.h>
 
+#include "core/frontier.h"
 #include "databases/postgres/receive/mailbox.h"
-#include "databases/postgres/settled.h"
+#include "databases/postgres/snapshots.h"
 #include "tests/consumer/database.h"
 #include "tests/support/hand_clock.h"
 
@@ -22,36 +23,47 @@ using testing::NotNull;
 
 constexpr std::int64_t kSecondUs = 1'000'000;
 
-TEST(Settled, BeginsBelowWhatIsYetToBeSeen) {
-    postgres::Settled settled;
-    settled.looked("5:9:5,7", 100, 0);
-    EXPECT_EQ(settled.from(), 0);
-    settled.looked("7:12:7,10", 110, 0);  // 7 is open still
-    EXPECT_EQ(settled.from(), 0);
-    settled.looked("10:14:10", 120, 0);
-    EXPECT_EQ(settled.from(), 101);
-    settled.looked("13:14:13", 130, 0);  // 13 is open since the look before
-    EXPECT_EQ(settled.from(), 101);
-    settled.looked("14:14:", 140, 0);
-    EXPECT_EQ(settled.from(), 121);
-    settled.looked("14:14:", 115, 0);  // it had to begin anew, and ended before
-    EXPECT_EQ(settled.from(), 116);
+TEST(Frontier, StaysBelowWhatIsYetToBeSeen) {
+    postgres::Snapshots snapshots;
+    core::Frontier frontier;
+    const auto look = [&](std::string_view snapshot, std::int64_t last) {
+        frontier.reach(last, false, snapshots.looked(snapshot, 0));
+        return frontier.settled();
+    };
+    EXPECT_EQ(look("5:9:5,7", 100), 0);
+    EXPECT_EQ(look("7:12:7,10", 110), 0);  // 7 is open still
+    EXPECT_EQ(look("10:14:10", 120), 100);
+    EXPECT_EQ(look("13:14:13", 130), 100);  // 13 is open since the look before
+    EXPECT_EQ(look("14:14:", 140), 140);    // none is open
+    EXPECT_EQ(look("14:16:14", 150), 140);
+    frontier.go_back_to(135);
+    EXPECT_EQ(frontier.settled(), 135);
+    EXPECT_EQ(look("16:18:17", 150), 135);
+    EXPECT_EQ(look("18:18:", 150), 150);
+    EXPECT_EQ(look("4:6:4", 160), 150);  // of another server
+    EXPECT_EQ(look("6:7:6", 170), 160);
+    // What was seen of a look that ended before is no more than that.
+    EXPECT_EQ(look("7:8:7", 165), 165);
+    EXPECT_EQ(look("8:9:8", 180), 170);
+    frontier.reach(0, true, snapshots.looked("9:9:", 0));
+    EXPECT_EQ(frontier.settled(), 180);
 }
 
-TEST(Settled, AsksWhetherWhatIsOpenForLongWrites) {
-    postgres::Settled settled;
-    settled.looked("5:9:5,4294967303", 100, 0);
-    EXPECT_THAT(settled.long_open(1), IsNull());
-    ASSERT_THAT(settled.long_open(kSecondUs), NotNull());
-    EXPECT_THAT(*settled.long_open(kSecondUs), ElementsAre(5, 7));
-    settled.answered(true, kSecondUs);
-    EXPECT_THAT(settled.long_open(kSecondUs + 1), IsNull());
-    settled.looked("5:20:5", 110, kSecondUs);
-    EXPECT_EQ(settled.from(), 0);
-    ASSERT_THAT(settled.long_open(2 * kSecondUs), NotNull());
-    settled.answered(false, 2 * kSecondUs);
-    settled.looked("5:20:5", 120, 2 * kSecondUs);
-    EXPECT_EQ(settled.from(), 101);
+TEST(Frontier, GoesOnBesideATransactionThatIsOpenForLongAndDoesNotWrite) {
+    postgres::Snapshots snapshots;
+    core::Frontier frontier;
+    frontier.reach(100, false, snapshots.looked("5:9:5,4294967303", 0));
+    EXPECT_THAT(snapshots.long_open(1), IsNull());
+    ASSERT_THAT(snapshots.long_open(kSecondUs), NotNull());
+    EXPECT_THAT(*snapshots.long_open(kSecondUs), ElementsAre(5, 7));
+    snapshots.answered(true, kSecondUs);
+    EXPECT_THAT(snapshots.long_open(kSecondUs + 1), IsNull());
+    frontier.reach(110, false, snapshots.looked("5:20:5", kSecondUs));
+    EXPECT_EQ(frontier.settled(), 0);
+    ASSERT_THAT(snapshots.long_open(2 * kSecondUs), NotNull());
+    snapshots.answered(false, 2 * kSecondUs);
+    frontier.reach(120, false, snapshots.looked("5:20:5", 2 * kSecondUs));
+    EXPECT_EQ(frontier.settled(), 100);
 }
 
 class SeveralWriters : public testing::Test {

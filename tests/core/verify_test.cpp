@@ -342,6 +342,31 @@ TEST(Verify, AnAttemptThatWasRolledBackIsNotWhatARepeatIsOf) {
     EXPECT_EQ(verifier.finish().value_or_throw().never_applied, 1);
 }
 
+// The event's first attempt came to nothing, and the next one of its key went before the second.
+TEST(Verify, AnIntentThatWasRolledBackIsNoPlaceInTheOrder) {
+    for (const bool rolled_back : {true, false}) {
+        Verifier verifier;
+        for (const char* id : {"a", "b"}) {
+            verifier.produced(line(id, "k", id[0] - 'a', false)).or_throw();
+        }
+        verifier.begin_received("consumer").or_throw();
+        const auto attempt = [&](const char* id, JournalState state) {
+            JournalLine tried = line(id, "k", id[0] - 'a', true);
+            tried.state = state;
+            if (state != JournalState::kCommitted) tried.applied.reset();
+            verifier.received(tried).or_throw();
+        };
+        attempt("a", JournalState::kIntent);
+        if (rolled_back) attempt("a", JournalState::kRolledBack);
+        for (const char* id : {"b", "a"}) {
+            attempt(id, JournalState::kIntent);
+            attempt(id, JournalState::kCommitted);
+        }
+        // Else it may have been applied then, by a member that died behind its commit.
+        EXPECT_EQ(verifier.finish().value_or_throw().out_of_order, rolled_back ? 1 : 0);
+    }
+}
+
 TEST(Verify, AConsumerWithIntentsAloneIsNamed) {
     Verifier verifier;
     verifier.produced(line("a", "k", 1, false)).or_throw();

@@ -32,14 +32,6 @@ constexpr const char* kFetch =
     "    ORDER BY position LIMIT $4::bigint) w) b "
     "WHERE before < $5::bigint ORDER BY position";
 
-// Whether one of these transactions has written, or removed, a message.
-constexpr const char* kAnyWrites =
-    "SELECT EXISTS (SELECT FROM pg_locks x JOIN pg_locks w USING (virtualtransaction) "
-    "  WHERE x.locktype = 'transactionid' AND x.transactionid = ANY ($1::xid[]) AND x.granted "
-    "    AND w.locktype = 'relation' AND w.relation = 'outbox_mailbox'::regclass "
-    "    AND w.database = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-    "    AND w.mode = 'RowExclusiveLock')";
-
 constexpr const char* kFetchOnly =
     "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
     "WHERE mailbox = $1 AND position = ANY ($2::bigint[]) ORDER BY position";
@@ -89,6 +81,11 @@ constexpr const char* kBury =
     "    retry_requested_at = NULL, mailbox = excluded.mailbox RETURNING 1) "
     "SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM buried)";
 
+const char* any_writes() {
+    static const std::string sql = postgres::any_writes_sql("outbox_mailbox");
+    return sql.c_str();
+}
+
 constexpr const char* kTaking = "taking a message";
 
 std::vector<LibpqSession::Right> rights_of(const MailboxOptions& options) {
@@ -111,7 +108,7 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options, const
                              {"outbox_waiting", kWaiting},
                              {"outbox_fetch", kFetch},
                              {"outbox_fetch_only", kFetchOnly},
-                             {"outbox_any_writes", kAnyWrites},
+                             {"outbox_any_writes", any_writes()},
                              {"outbox_take", kTake},
                              {"outbox_take_carefully", kTakeCarefully},
                              {"outbox_take_all", kTakeAll},
@@ -129,7 +126,8 @@ Result<Hold> LibpqMailbox::hold_mailbox() {
     if (!result.ok()) return result.status();
     if (!result->boolean(0, 0)) return Hold::kNo;
     held_in_ = inbox_.session().number();
-    settled_ = {};  // it may be another server
+    snapshots_ = {};  // it may be another server
+    frontier_ = {};
     return Hold::kNew;
 }
 
@@ -160,18 +158,21 @@ Status LibpqMailbox::fetch(const Choice& choice, const FetchLimits& limits, spi:
         inbox_.session().execute("outbox_fetch", params, "reading the mailbox");
     if (!rows.ok() || rows->empty()) return rows.status();
     append_messages(*rows, limits.max_bytes, out);
-    settled_.looked(rows->text(0, 6), out.events().back().position, clock_.boot_us());
+    const std::int64_t last = out.events().back().position;
+    frontier_.reach(last, false, snapshots_.looked(rows->text(0, 6), clock_.boot_us()));
+    const std::int64_t seen = std::min(frontier_.settled(), last);
+    next_from_ = seen == 0 ? 0 : seen + 1;
     return {};
 }
 
 // One that is open for hours and writes elsewhere would have each look read all places of what is
 // gone.
 Status LibpqMailbox::ask_long_open() {
-    const std::vector<std::uint32_t>* open = settled_.long_open(clock_.boot_us());
+    const std::vector<std::uint32_t>* open = snapshots_.long_open(clock_.boot_us());
     if (open == nullptr) return {};
     const Result<Rows> writes = inbox_.session().execute(
         "outbox_any_writes", Params().untyped(array_literal(*open)), "reading the mailbox");
-    if (writes.ok()) settled_.answered(writes->boolean(0, 0), clock_.boot_us());
+    if (writes.ok()) snapshots_.answered(writes->boolean(0, 0), clock_.boot_us());
     return writes.status();
 }
 

@@ -5,8 +5,9 @@
 
 #include <outbox/consumer/mailbox.h>
 
+#include "core/frontier.h"
 #include "databases/postgres/receive/inbox_store.h"
-#include "databases/postgres/settled.h"
+#include "databases/postgres/snapshots.h"
 #include "mailbox/store.h"
 
 namespace outbox::consumer {
@@ -25,7 +26,7 @@ class LibpqMailbox final : public MailboxStore {
     Result<bool> may_have_news() override { return true; }
     Result<std::int64_t> waiting(std::int64_t most) override;
     Status fetch(const Choice& choice, const FetchLimits& limits, spi::EventBatch& out) override;
-    [[nodiscard]] std::int64_t next_from() const override { return settled_.from(); }
+    [[nodiscard]] std::int64_t next_from() const override { return next_from_; }
     Result<Taken> begin(const spi::EventView& message) override;
     Result<std::vector<Taken>> begin_all(std::span<const spi::EventView> messages) override;
     Turn commit_and_begin(const spi::EventView& next) override;
@@ -46,7 +47,9 @@ class LibpqMailbox final : public MailboxStore {
     LibpqInboxStore inbox_;
     const std::string mailbox_;
     const core::Clock& clock_;
-    postgres::Settled settled_;
+    postgres::Snapshots snapshots_;
+    core::Frontier frontier_;
+    std::int64_t next_from_ = 0;
     std::uint64_t held_in_ = 0;  // the session's number; 0: not held
 };
 

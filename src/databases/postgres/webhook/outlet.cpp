@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "core/sql_text.h"
+#include "databases/postgres/arrays.h"
 #include "databases/postgres/record/fence.h"
 #include "databases/postgres/session.h"
+#include "databases/postgres/snapshots.h"
 #include "databases/postgres/source/lease.h"
 #include "databases/postgres/webhook/endpoints.h"
 #include "databases/postgres/webhook/place.h"
@@ -56,7 +58,7 @@ std::string part(const std::string& rows, const std::string& condition, const st
 
 // A fresh delivery waits for an earlier one of its key that failed. Behind the deliveries, with an
 // empty event_id: up to where fresh ones were looked at and whether that was the bound, for each
-// slice that has one; and the life of positions.
+// slice that has one; and the life of positions, with the snapshot that all of it is of.
 std::string fetch_sql(const WebhookTables& tables) {
     const std::string bound = std::to_string(webhook::kMaxLookedAt);
     const std::string of_endpoint =
@@ -106,7 +108,8 @@ std::string fetch_sql(const WebhookTables& tables) {
            ") r) l WHERE s.bounded "
            "UNION ALL SELECT '', coalesce(pg_relation_filenode(pg_get_serial_sequence(" +
            quote_literal(tables.deliveries) +
-           ", 'position')::regclass)::bigint, 0), '', '', NULL, NULL, NULL, 0, 0, 0, 0, 0, "
+           ", 'position')::regclass)::bigint, 0), '', pg_current_snapshot()::text, NULL, NULL, "
+           "NULL, 0, 0, 0, 0, 0, "
            "false ORDER BY 12, 13, 2";
 }
 
@@ -171,6 +174,7 @@ class PostgresOutlet final : public webhook::Outlet {
                                 std::vector<webhook::Delivery>& out) override {
         const auto connection = connected();
         if (!connection.ok()) return connection.status();
+        if (Status status = ask_long_open(due.now_us); !status.ok()) return status;
         const Params params = of(slices, due, max);
         // In binary, as payloads would double as text.
         const Rows rows = (*connection)
@@ -186,6 +190,7 @@ class PostgresOutlet final : public webhook::Outlet {
                 const auto slice = static_cast<std::size_t>(rows.integer(row, 11));
                 if (slice == 0) {
                     read.life = rows.integer(row, 1);
+                    read.writers = snapshots_.looked(rows.text(row, 3), due.now_us);
                 } else {
                     const bool more = rows.integer(row, 7) >= std::int64_t{webhook::kMaxLookedAt};
                     read.looked.at(slice - 1) = {rows.integer(row, 1), more};
@@ -273,6 +278,7 @@ class PostgresOutlet final : public webhook::Outlet {
         auto tables = webhook_tables(connection, config_, Missing::kMake);
         if (!tables.ok()) return tables.status();
         tables_ = *std::move(tables);
+        snapshots_ = {};  // it may be another server
         connection.limit_waits(kMaxWait);
         // What is lost with the server is delivered again, no more. No wait for a row lasts as long
         // as the lease.
@@ -287,6 +293,15 @@ class PostgresOutlet final : public webhook::Outlet {
                 [](Connection& /*connection*/) { return Status(); });
         }
         return status;
+    }
+
+    Status ask_long_open(std::int64_t now_us) {
+        const std::vector<std::uint32_t>* open = snapshots_.long_open(now_us);
+        if (open == nullptr) return {};
+        const auto writes =
+            query(any_writes_sql(tables_.deliveries), Params().untyped(array_literal(*open)));
+        if (writes.ok()) snapshots_.answered(writes->boolean(0, 0), now_us);
+        return writes.status();
     }
 
     static Params of(std::span<const webhook::Slice> slices, const webhook::Due& due,
@@ -543,6 +558,7 @@ class PostgresOutlet final : public webhook::Outlet {
     WebhookTables tables_;
     Session session_;
     std::unique_ptr<PostgresLease> lease_;
+    Snapshots snapshots_;
 };
 
 }  // namespace

@@ -628,6 +628,45 @@ TEST_F(SqliteSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHoldsItsLea
     EXPECT_EQ(read(*again, batch), (std::vector<std::string>{"a", "d", "e", "f"}));
 }
 
+// As where a relay stands still while its file is set back and another one takes over, both called
+// the same, as containers may be.
+TEST_F(SqliteSource,
+       AnotherOwnersLeaseInARestoredStateIsNotTakenForOnesOwnThoughItsEpochIsTheSame) {
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'",
+                                    "INSERT INTO outbox_events (id, topic) VALUES ('c', 't'), "
+                                    "('d', 't'), ('e', 't')"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    const auto next = open();
+    const auto successor = value_of(next->open_lease());
+    ASSERT_EQ(value_of(successor->acquire("test", 1h)), done.epoch);
+
+    batch.clear();
+    const Status status = reader->read(kAll, batch);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kLeaseLost);
+    const std::vector<spi::Position> both{1, 2};
+    EXPECT_EQ(reader->fetch(both, batch).error().code, ErrorCode::kLeaseLost);
+    EXPECT_EQ(batch.size(), 0U);
+    done.finished.push_back({0, both});
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kLeaseLost);
+    EXPECT_EQ(recorder->remove(done.epoch, both).error().code, ErrorCode::kLeaseLost);
+    EXPECT_FALSE(value_of(lease->renew(done.epoch, 2h)));
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kLeaseLost);
+    EXPECT_TRUE(value_of(successor->renew(done.epoch, 1h)));
+    ASSERT_TRUE(lease->release(done.epoch).ok());
+    EXPECT_TRUE(value_of(successor->renew(done.epoch, 1h))) << "nor does it free that one";
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 3);
+}
+
 // A clock that is set back is no older state.
 TEST_F(SqliteSource, ALeaseThatIsRenewedForLessGoesOn) {
     const auto source = open();

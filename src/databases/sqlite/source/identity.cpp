@@ -7,8 +7,10 @@
 namespace outbox::sqlite {
 
 Identity::Identity(const std::string& source)
-    : sql_("SELECT epoch, coalesce(expires_at, 0) FROM outbox_lease WHERE source = " +
-           quote_literal(source)) {}
+    : sql_(
+          "SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL, coalesce(acquired_at, 0) "
+          "FROM outbox_lease WHERE source = " +
+          quote_literal(source)) {}
 
 void Identity::lease_wanted(std::int64_t expires_us) {
     const core::Lock lock(mutex_);
@@ -29,14 +31,19 @@ Status Identity::check(Database& database) const {
     const LeaseWritten before = lease();
     if (before.epoch == 0) return {};
     LeaseWritten now;
+    bool held = false;
     Statement row(database, sql_);
-    if (row.step()) now = {static_cast<std::uint64_t>(row.integer(0)), row.integer(1)};
+    if (row.step()) {
+        now = {static_cast<std::uint64_t>(row.integer(0)), row.integer(1), row.integer(3)};
+        held = row.integer(2) != 0;
+    }
     if (Status status = row.status(); !status.ok()) return status;
-    if (now.epoch > before.epoch) {
+    const bool same = now.epoch == before.epoch;
+    if (now.epoch > before.epoch || (same && held && now.acquired_us != before.acquired_us)) {
         return {ErrorCode::kLeaseLost, Advice::kStop,
                 "another relay holds the lease, with epoch " + std::to_string(now.epoch)};
     }
-    if (now.epoch == before.epoch && now.expires_us >= before.expires_us) return {};
+    if (same && now.expires_us >= before.expires_us) return {};
     return {ErrorCode::kServerChanged, Advice::kStop,
             "the lease is as it was before this relay renewed it: an older state of the file was "
             "restored"};

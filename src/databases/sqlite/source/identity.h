@@ -12,13 +12,15 @@ namespace outbox::sqlite {
 
 /// What an owner of the lease wrote into its row last.
 struct LeaseWritten {
-    std::uint64_t epoch = 0;      ///< 0: none has it here.
-    std::int64_t expires_us = 0;  ///< Unix epoch.
+    std::uint64_t epoch = 0;       ///< 0: none has it here.
+    std::int64_t expires_us = 0;   ///< Unix epoch.
+    std::int64_t acquired_us = 0;  ///< Tells owners apart, whose names may be equal.
 };
 
 /// Which state of its file a term works on. One that was restored in place, and got rows past where
 /// the old one ended before anybody looked, is told by nothing but its lease, which is as it was
-/// before it was last renewed. Shared by the lease, the readers and the recorders; thread-safe.
+/// before it was last renewed, or another owner's by now, perhaps with the same epoch. Shared by
+/// the lease, the readers and the recorders; thread-safe.
 class Identity {
   public:
     explicit Identity(const std::string& source);

@@ -13,6 +13,9 @@ namespace {
 
 constexpr int kMaxWaitMs = 2'000;  // A longer wait would outlast the lease.
 
+// In a state that was restored another owner may have the same epoch.
+constexpr const char* kMine = "source = ?1 AND epoch = ?2 AND ?3 IN (0, acquired_at)";
+
 // One file for each source; the plain table has the plain name.
 std::string lock_path(const std::string& database, const std::string& source) {
     std::string path = database + "-outbox-lease";
@@ -32,6 +35,10 @@ std::string lock_path(const std::string& database, const std::string& source) {
 
 std::int64_t microseconds(std::chrono::milliseconds ttl) {
     return std::chrono::duration_cast<std::chrono::microseconds>(ttl).count();
+}
+
+void bind_mine(Statement& statement, const std::string& source, const LeaseWritten& mine) {
+    statement.bind(source).bind(static_cast<std::int64_t>(mine.epoch)).bind(mine.acquired_us);
 }
 
 }  // namespace
@@ -88,6 +95,11 @@ Status SqliteLease::lock_file() {
 void SqliteLease::unlock_file() {
     if (file_ >= 0) close(file_);
     file_ = -1;
+}
+
+// Of an epoch that was taken through another one of these no more is known.
+LeaseWritten SqliteLease::written(std::uint64_t epoch) const {
+    return written_.epoch == epoch ? written_ : LeaseWritten{.epoch = epoch};
 }
 
 void SqliteLease::wrote(const LeaseWritten& lease) {
@@ -151,7 +163,7 @@ Result<std::optional<std::uint64_t>> SqliteLease::take(Database& database, const
     if (take.step()) epoch = static_cast<std::uint64_t>(take.integer(0));
     if (Status status = take.run(); !status.ok()) return status;
     if (Status status = transaction.commit(); !status.ok()) return status;
-    wrote({epoch, now + microseconds(ttl)});
+    wrote({epoch, now + microseconds(ttl), now});
     return std::optional(epoch);
 }
 
@@ -161,21 +173,20 @@ Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds t
     if (Status status = lock_file(); !status.ok()) return status;
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.error();
-    Statement renew(**database, "UPDATE " + table_ +
-                                    " SET expires_at = ?, locked = ? "
-                                    "WHERE source = ? AND epoch = ? AND owner IS NOT NULL AND "
-                                    "expires_at >= ?");
-    const std::int64_t until = now_us() + microseconds(ttl);
-    const bool known = written_.epoch == epoch;
-    if (known && identity_ != nullptr) identity_->lease_wanted(until);
-    renew.bind(until).bind(static_cast<std::int64_t>(file_ >= 0));
-    renew.bind(source_).bind(static_cast<std::int64_t>(epoch));
-    renew.bind(known ? written_.expires_us : 0);
-    const Status status = renew.run();
-    if (!status.ok()) return status;
-    const bool kept = (*database)->changes() == 1;
+    Statement renew(**database, "UPDATE " + table_ + " SET expires_at = ?4, locked = ?5 WHERE " +
+                                    kMine +
+                                    " AND owner IS NOT NULL AND expires_at >= ?6 "
+                                    "RETURNING acquired_at");
+    const LeaseWritten before = written(epoch);
+    LeaseWritten now{epoch, now_us() + microseconds(ttl)};
+    if (written_.epoch == epoch && identity_ != nullptr) identity_->lease_wanted(now.expires_us);
+    bind_mine(renew, source_, before);
+    renew.bind(now.expires_us).bind(static_cast<std::int64_t>(file_ >= 0)).bind(before.expires_us);
+    const bool kept = renew.step();
+    if (kept) now.acquired_us = renew.integer(0);
+    if (Status status = renew.run(); !status.ok()) return status;
     if (kept) {
-        wrote({epoch, until});
+        wrote(now);
     } else {
         unlock_file();
     }
@@ -183,13 +194,14 @@ Result<bool> SqliteLease::renew(std::uint64_t epoch, std::chrono::milliseconds t
 }
 
 Status SqliteLease::release(std::uint64_t epoch) {
+    const LeaseWritten mine = written(epoch);
     wrote({});
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
-    Statement release(**database, "UPDATE " + table_ +
-                                      " SET owner = NULL, expires_at = NULL, locked = 0 "
-                                      "WHERE source = ? AND epoch = ?");
-    release.bind(source_).bind(static_cast<std::int64_t>(epoch));
+    Statement release(
+        **database,
+        "UPDATE " + table_ + " SET owner = NULL, expires_at = NULL, locked = 0 WHERE " + kMine);
+    bind_mine(release, source_, mine);
     Status status = release.run();
     unlock_file();
     return status;

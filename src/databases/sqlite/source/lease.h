@@ -37,6 +37,7 @@ class SqliteLease final : public spi::LeaseStore {
     Result<std::optional<std::uint64_t>> take(Database& database, const std::string& owner,
                                               std::chrono::milliseconds ttl);
     Result<bool> held_by_another(Database& database) const;
+    [[nodiscard]] LeaseWritten written(std::uint64_t epoch) const;
     void wrote(const LeaseWritten& lease);
 
     const std::string source_;

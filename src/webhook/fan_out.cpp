@@ -110,17 +110,12 @@ Status FanOut::refresh() {
             new_ones_wait_ = true;
             continue;
         }
-        subscribers.push_back({std::move(endpoint.id), endpoint.created_at_us, *std::move(filter),
+        subscribers.push_back({std::move(endpoint.id), endpoint.created_at_us,
+                               known ? found->second->number : ++last_number_, *std::move(filter),
                                !endpoint.tenant.has_value(), endpoint.tenant.value_or(""),
                                known ? found->second->queue : Queue()});
     }
-    // An event goes on at its place among these, as they are.
-    const bool same =
-        std::equal(subscribers.begin(), subscribers.end(), subscribers_.begin(), subscribers_.end(),
-                   [](const Subscriber& now, const Subscriber& before) {
-                       return now.id == before.id && now.created_at_us == before.created_at_us;
-                   });
-    if (!same) begun_.clear();
+    std::ranges::sort(subscribers, {}, &Subscriber::number);
     subscribers_ = std::move(subscribers);
     endpoints_.clear();
     for (const Subscriber& subscriber : subscribers_) endpoints_.push_back(subscriber.id);
@@ -174,6 +169,14 @@ bool FanOut::end_misses() {
     return ended;
 }
 
+// Whoever came or went since a part of the event was written, nobody has his place.
+std::uint32_t FanOut::first_left(std::string_view event) const {
+    const auto begun = begun_.empty() ? begun_.end() : begun_.find(std::string(event));
+    if (begun == begun_.end()) return 0;
+    const auto at = std::ranges::lower_bound(subscribers_, begun->second, {}, &Subscriber::number);
+    return static_cast<std::uint32_t>(at - subscribers_.begin());
+}
+
 // What one transaction holds, from the first row on; how many rows are finished with it.
 std::size_t FanOut::choose(std::span<const mailbox::Row> rows) {
     events_.clear();
@@ -184,9 +187,7 @@ std::size_t FanOut::choose(std::span<const mailbox::Row> rows) {
         const auto event = static_cast<std::uint32_t>(events_.size());
         events_.push_back(
             {row.id, row.event_type, row.key, row.headers, row.payload, row.occurred_at_us});
-        const auto begun = begun_.empty() ? begun_.end() : begun_.find(std::string(row.id));
-        for (std::uint32_t i = begun == begun_.end() ? 0 : begun->second; i < subscribers_.size();
-             ++i) {
+        for (std::uint32_t i = first_left(row.id); i < subscribers_.size(); ++i) {
             const Subscriber& one = subscribers_[i];
             if (!one.all_tenants && one.tenant != row.tenant) continue;
             if (!one.filter.wants(row.event_type)) continue;
@@ -195,7 +196,7 @@ std::size_t FanOut::choose(std::span<const mailbox::Row> rows) {
                 continue;
             }
             if (targets_.size() >= most_targets_ || bytes >= kMaxBytes) {
-                cut_at_ = i;
+                cut_at_ = one.number;
                 return event;
             }
             targets_.push_back({event, i});

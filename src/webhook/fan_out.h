@@ -22,7 +22,8 @@ namespace outbox::webhook {
 /// included. An event that nobody wants is written nowhere. An endpoint whose queue is full, which
 /// is looked at, misses events, from the next batch on. After that it is as one that is new: it
 /// gets events once all that went before is recorded, which is waited for, as what comes again
-/// after a crash would otherwise stand behind later events.
+/// after a crash would otherwise stand behind later events. One that is new is behind all others,
+/// so that an event of which a part is written goes to it, too.
 class FanOut final : public mailbox::Client {
   public:
     /// So long a call of `insert_some` begins further transactions.
@@ -76,6 +77,7 @@ class FanOut final : public mailbox::Client {
     struct Subscriber {
         std::string id;
         std::int64_t created_at_us = 0;
+        std::uint64_t number = 0;  // rises with each that is let in
         EventFilter filter;
         bool all_tenants = true;
         std::string tenant;
@@ -87,6 +89,7 @@ class FanOut final : public mailbox::Client {
     [[nodiscard]] bool look_at_queue(Subscriber& one);
     // False: one that could get events again may not yet.
     [[nodiscard]] bool end_misses();
+    [[nodiscard]] std::uint32_t first_left(std::string_view event) const;
     [[nodiscard]] std::size_t choose(std::span<const mailbox::Row> rows);
     [[nodiscard]] Status look_at_headers() const;
     Status write();
@@ -96,19 +99,20 @@ class FanOut final : public mailbox::Client {
     std::unique_ptr<Inlet> inlet_;
     Queues& queues_;
     const core::Clock& clock_;
-    std::vector<Subscriber> subscribers_;
-    std::string version_;            // of these
-    std::int64_t refreshed_us_ = 0;  // 0: not yet
+    std::vector<Subscriber> subscribers_;  // by number
+    std::uint64_t last_number_ = 0;        // that was given
+    std::string version_;                  // of these
+    std::int64_t refreshed_us_ = 0;        // 0: not yet
     bool new_ones_wait_ = false;
     std::int64_t next_look_again_us_ = 0;  // at the one that misses whose last look is longest ago
     bool all_recorded_ = true;             // nothing written by this process may come again
     std::vector<Event> events_;
     std::vector<std::string_view> endpoints_;
     std::vector<Target> targets_;
-    std::uint32_t cut_at_ = 0;          // the subscriber at which the last event goes on
+    std::uint64_t cut_at_ = 0;          // the subscriber at which the last event goes on
     std::vector<std::int64_t> missed_;  // by subscriber, of the transaction
-    // Of events of which a part is written, the subscriber at which they go on.
-    std::unordered_map<std::string, std::uint32_t> begun_;
+    // Of events of which a part is written, the number of the subscriber at which they go on.
+    std::unordered_map<std::string, std::uint64_t> begun_;
     std::size_t most_targets_ = kMaxTargets;  // of one transaction, by how long the last ones took
     // Events of which the server ended a delivery alone, and of which none was written since: they
     // begin with one.

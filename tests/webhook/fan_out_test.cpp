@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
+#include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +37,8 @@ struct SlowDatabase {
     std::string slow;       // an event of which a delivery takes longer than a statement may
     std::vector<Endpoint> endpoints;
     std::string version = "1";
-    std::vector<std::vector<std::string>> events;  // by endpoint, as they were written
+    // By endpoint, as they were written.
+    std::map<std::string, std::vector<std::string>, std::less<>> events;
     int statements = 0;
     int fails_at = 0;
     Advice advice = Advice::kRetryDestination;  // then
@@ -69,10 +72,12 @@ class SlowInlet final : public Inlet {
         if (++database_.statements == database_.fails_at) {
             return ErrorInfo{ErrorCode::kSinkUnavailable, database_.advice, {}, "no"};
         }
-        database_.events.resize(database_.endpoints.size());
+        std::set<std::string_view> there;
+        for (const Endpoint& one : database_.endpoints) there.insert(one.id);
         for (const Target& target : targets) {
-            EXPECT_EQ(endpoints[target.endpoint], database_.endpoints[target.endpoint].id);
-            database_.events[target.endpoint].emplace_back(events[target.event].id);
+            const std::string_view id = endpoints[target.endpoint];
+            if (!there.contains(id)) continue;
+            database_.events[std::string(id)].emplace_back(events[target.event].id);
         }
         return std::vector<LeftOut>();
     }
@@ -126,6 +131,11 @@ class FanOutTest : public testing::Test {
                       ids.begin() + static_cast<std::ptrdiff_t>(out.acknowledged.size()));
         }
     }
+    void expect_each_got(const testing::Matcher<const std::vector<std::string>&>& what) {
+        for (const Endpoint& one : database_.endpoints) {
+            EXPECT_THAT(database_.events[one.id], what) << one.id;
+        }
+    }
     static std::vector<std::string> numbered(int count) {
         std::vector<std::string> ids;
         for (int n = 0; n < count; ++n) ids.push_back(std::to_string(n));
@@ -147,7 +157,7 @@ TEST_F(FanOutTest, ABatchThatTakesLongGoesOnWithTheNextPoll) {
     add_endpoints(3'001);
     const std::vector<std::string> ids = numbered(14);
     send_all(ids);
-    for (const auto& events : database_.events) EXPECT_EQ(events, ids);
+    expect_each_got(testing::ElementsAreArray(ids));
     EXPECT_EQ(database_.statements, 5) << "of 42,014 rows";
 }
 
@@ -168,9 +178,7 @@ TEST_F(FanOutTest, AnEventThatAloneTakesLongGoesOnWhereItWas) {
         }
         ids.erase(ids.begin());
     }
-    for (const auto& events : database_.events) {
-        EXPECT_THAT(events, testing::UnorderedElementsAre("a", "b"));
-    }
+    expect_each_got(testing::UnorderedElementsAre("a", "b"));
 }
 
 // 9 s of one event's, of which a statement may take 8.
@@ -191,9 +199,7 @@ TEST_F(FanOutTest, AnEventOfWhichTheDeliveriesTakeTooLongIsWrittenInParts) {
         ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(out.acknowledged.size()));
         EXPECT_LE(ids.size(), left);
     }
-    for (const auto& events : database_.events) {
-        EXPECT_THAT(events, testing::ElementsAre("a", "b", "c"));
-    }
+    expect_each_got(testing::ElementsAre("a", "b", "c"));
     // Of the 27 s that the rows take only what one statement took was for nothing.
     EXPECT_LE(database_.clock.boot_us() - begun_us, (27 + 8) * 1'000'000);
 }
@@ -208,7 +214,7 @@ TEST_F(FanOutTest, WhatIsWrittenOfAnEventIsNotWrittenAgainBehindALock) {
     EXPECT_FALSE(held.failed[0].behind) << "nothing is written: it may be an outage";
     database_.ends_all = false;
     for (int polls = 0; send({"a"}, payload).acknowledged.empty(); ++polls) ASSERT_LT(polls, 100);
-    for (const auto& events : database_.events) EXPECT_THAT(events, testing::ElementsAre("a"));
+    expect_each_got(testing::ElementsAre("a"));
 }
 
 TEST_F(FanOutTest, ADeliveryThatAloneTakesTooLongHoldsNoOtherEvent) {
@@ -236,7 +242,8 @@ TEST_F(FanOutTest, ADeliveryThatAloneTakesTooLongHoldsNoOtherEvent) {
     database_.clock.advance_ms(2'000);
     send({"e", "bad"}, "{}", false);
     EXPECT_LE(database_.clock.boot_us() - begun_us, (2'000 + kStatementTimeoutMs) * 1'000);
-    EXPECT_THAT(database_.events[99], testing::UnorderedElementsAre("a", "b", "c", "d", "e"));
+    EXPECT_THAT(database_.events["endpoint-99"],
+                testing::UnorderedElementsAre("a", "b", "c", "d", "e"));
 }
 
 // Else one that somebody changes all the time would hold the event for good.
@@ -247,19 +254,112 @@ TEST_F(FanOutTest, AnEventGoesOnWhereItWasThoughAnEndpointWasChanged) {
         ASSERT_LT(polls, 100);
         database_.version += "1";
     }
-    for (const auto& events : database_.events) EXPECT_THAT(events, testing::ElementsAre("a"));
+    expect_each_got(testing::ElementsAre("a"));
 }
 
-// Its place is one among the endpoints that there were.
-TEST_F(FanOutTest, AnEventBeginsAnewAmongOtherEndpoints) {
+// Those that come and go all the time hold no event, repeat none, and hold no other.
+TEST_F(FanOutTest, AnEventGoesOnWhereItWasThoughOtherEndpointsComeAndGo) {
+    database_.per_statement_ms = 0;
+    database_.per_target_ms = 400;
+    add_endpoints(60);
+    std::vector<std::string> ids = {"a", "b"};
+    Endpoint guest;
+    guest.id = "a-guest";
+    guest.events = "never.this";
+    for (int polls = 0; !ids.empty(); ++polls) {
+        ASSERT_LT(polls, 40);
+        if (polls % 2 == 0) {
+            database_.endpoints.insert(database_.endpoints.begin(), guest);
+        } else {
+            database_.endpoints.erase(database_.endpoints.begin());
+        }
+        database_.version += "1";
+        const spi::Completions out = send({ids[0]}, "{}", false);
+        sink_.all_recorded();
+        if (out.acknowledged.empty()) ids.push_back(ids[0]);
+        ids.erase(ids.begin());
+    }
+    if (database_.endpoints[0].id == guest.id)
+        database_.endpoints.erase(database_.endpoints.begin());
+    expect_each_got(testing::UnorderedElementsAre("a", "b"));
+}
+
+TEST_F(FanOutTest, AnEventOfWhichAPartIsWrittenIsThatOfAnEndpointThatIsAddedToo) {
     add_endpoints(1'000);
     const std::string payload(std::size_t{1} << 20, 'x');
     EXPECT_TRUE(send({"a"}, payload).acknowledged.empty());
     database_.endpoints.erase(database_.endpoints.begin());
+    database_.endpoints.erase(database_.endpoints.end() - 1);
+    database_.endpoints.insert(database_.endpoints.begin(), Endpoint())->id = "added";
     database_.version = "2";
-    database_.events.clear();
     for (int polls = 0; send({"a"}, payload).acknowledged.empty(); ++polls) ASSERT_LT(polls, 100);
-    for (const auto& events : database_.events) EXPECT_THAT(events, testing::ElementsAre("a"));
+    expect_each_got(testing::ElementsAre("a"));
+}
+
+// Nobody gets an event twice, and who is there from before it until it is in gets it.
+TEST_F(FanOutTest, EachEventIsWrittenOnceWhoeverComesAndGoes) {
+    for (unsigned seed = 1; seed <= 40; ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        std::mt19937 random(seed);
+        const auto one_in = [&](unsigned n) { return random() % n == 0; };
+        const std::string name = std::to_string(seed) + "-";
+        int endpoints = 0;
+        const auto add = [&] {
+            const auto at =
+                static_cast<std::ptrdiff_t>(random() % (database_.endpoints.size() + 1));
+            Endpoint& one =
+                *database_.endpoints.insert(database_.endpoints.begin() + at, Endpoint());
+            one.id = name + std::to_string(++endpoints);
+            if (one_in(4)) one.events = "never.this";
+        };
+        database_.per_statement_ms = 0;
+        database_.per_target_ms = 400;
+        database_.endpoints.clear();
+        for (unsigned i = 0, count = random() % 60; i < count; ++i) add();
+        database_.version += "1";
+        std::vector<std::string> ids;
+        for (int i = 0; i < 4; ++i) ids.push_back(name + "event-" + std::to_string(i));
+        std::map<std::string, std::set<std::string>> owed;  // by event
+        for (int polls = 0; !ids.empty(); ++polls) {
+            ASSERT_LT(polls, 300);
+            for (unsigned i = random() % 3; i > 0; --i) {
+                if (one_in(2) || database_.endpoints.empty()) {
+                    add();
+                } else {
+                    const auto at =
+                        static_cast<std::ptrdiff_t>(random() % database_.endpoints.size());
+                    for (auto& [event, to] : owed) to.erase(database_.endpoints[at].id);
+                    database_.endpoints.erase(database_.endpoints.begin() + at);
+                }
+                database_.version += "1";
+            }
+            const std::vector<std::string> sent(
+                ids.begin(), ids.begin() + (ids.size() > 1 && one_in(2) ? 2 : 1));
+            for (const std::string& event : sent) {
+                if (owed.contains(event)) continue;
+                for (const Endpoint& one : database_.endpoints) {
+                    if (one.events == "*") owed[event].insert(one.id);
+                }
+            }
+            spi::Completions out = send(sent, "{}", false);
+            while (out.acknowledged.empty() && out.failed.empty()) {
+                sink_.all_recorded();
+                sink_.poll(std::chrono::milliseconds(0), out);
+            }
+            if (one_in(2)) sink_.all_recorded();
+            for (const std::uint64_t token : out.acknowledged) {
+                std::erase(ids, sent[token]);
+                for (const std::string& endpoint : owed[sent[token]]) {
+                    EXPECT_THAT(database_.events[endpoint], testing::Contains(sent[token]));
+                }
+            }
+            std::ranges::rotate(ids, ids.begin() + static_cast<std::ptrdiff_t>(!ids.empty()));
+        }
+        for (const auto& [endpoint, events] : database_.events) {
+            const std::set<std::string> once(events.begin(), events.end());
+            EXPECT_EQ(once.size(), events.size()) << endpoint;
+        }
+    }
 }
 
 // Else what they missed would be counted again.
@@ -278,8 +378,8 @@ TEST_F(FanOutTest, WhatIsInBeforeAnErrorIsNotWrittenAgain) {
     EXPECT_FALSE(away.failed[0].behind) << "nothing is in: the destination's outage counts";
     send_all({"2", "3"});
     EXPECT_EQ(database_.missed, 4);
-    EXPECT_EQ(database_.events[0], numbered(4));
-    EXPECT_TRUE(database_.events[7].empty());
+    EXPECT_EQ(database_.events["endpoint-0"], numbered(4));
+    EXPECT_TRUE(database_.events["endpoint-7"].empty());
 }
 
 // Of a batch that is halved, as one of it may be at fault.
@@ -291,7 +391,7 @@ TEST_F(FanOutTest, NothingOvertakesWhatIsHandedBack) {
     EXPECT_THAT(out.acknowledged, testing::ElementsAre(0U));
     ASSERT_EQ(out.failed.size(), 3U);
     for (const spi::FailedRecord& failed : out.failed) EXPECT_TRUE(failed.behind);
-    EXPECT_THAT(database_.events[0], testing::ElementsAre("0", "1"));
+    EXPECT_THAT(database_.events["endpoint-0"], testing::ElementsAre("0", "1"));
 }
 
 }  // namespace

@@ -87,8 +87,9 @@ Identity::Identity(const Table& table)
                            ") AS s), pg_current_wal_flush_lsn()"
                      : "NULL::bigint, pg_current_wal_flush_lsn(), EXISTS (SELECT FROM " +
                            table.sql + " WHERE false)")),
-      lease_("SELECT epoch, coalesce(" + std::string(kExpiresUs) +
-             ", 0), coalesce(owner, '') FROM " + table.side + "outbox_lease WHERE source = $1") {}
+      lease_("SELECT epoch, coalesce(" + std::string(kExpiresUs) + ", 0), " +
+             std::string(kAcquiredUs) + ", owner IS NOT NULL FROM " + table.side +
+             "outbox_lease WHERE source = $1") {}
 
 void Identity::begin_term() {
     const core::Lock lock(mutex_);
@@ -213,12 +214,12 @@ Status Identity::compare_lease(Connection& connection, const Known& before) {
     if (!rows.ok()) return {};
     if (!rows->empty()) {
         const LeaseWritten now{static_cast<std::uint64_t>(rows->integer(0, 0)), rows->integer(0, 1),
-                               rows->string(0, 2)};
+                               rows->integer(0, 2)};
         const bool same = now.epoch == before.lease.epoch;
+        const bool held = rows->boolean(0, 3);
         // What else the database holds is for the one to judge who has it.
         if (now.epoch > before.lease.epoch ||
-            (same && !now.owner.empty() && !before.lease.owner.empty() &&
-             now.owner != before.lease.owner)) {
+            (same && held && now.acquired_us != before.lease.acquired_us)) {
             return {ErrorCode::kLeaseLost, Advice::kStop,
                     "another relay holds the lease, with epoch " + std::to_string(now.epoch)};
         }

@@ -25,8 +25,8 @@ inline constexpr std::string_view kStatisticsSince =
 /// What an owner of the lease wrote into its row last.
 struct LeaseWritten {
     std::uint64_t epoch = 0;
-    std::int64_t expires_us = 0;  ///< By the database's clock, Unix epoch.
-    std::string owner = {};
+    std::int64_t expires_us = 0;   ///< By the database's clock, Unix epoch.
+    std::int64_t acquired_us = 0;  ///< Tells owners apart, whose names may be equal.
 };
 
 /// Which cluster, which life of it and which table a term of the relay works on: what it remembers
@@ -127,8 +127,10 @@ class Identity {
     Published published_ OUTBOX_GUARDED_BY(mutex_);
 };
 
-/// SQL of when a lease's row expires, in microseconds.
+/// SQL of when a lease's row expires, and of when it was taken, in microseconds.
 inline constexpr std::string_view kExpiresUs = "(extract(epoch FROM expires_at) * 1000000)::bigint";
+inline constexpr std::string_view kAcquiredUs =
+    "coalesce((extract(epoch FROM acquired_at) * 1000000)::bigint, 0)";
 
 /// SQL that names the table and its numbering: another table, or TRUNCATE ... RESTART IDENTITY,
 /// gives it another value, and VACUUM FULL or a plain TRUNCATE does not (unless nothing else tells

@@ -308,6 +308,32 @@ TEST_P(IdentityOfTheSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHold
     EXPECT_FALSE(*renewed) << "nor is it renewed";
 }
 
+// As where a relay stands still while the database is set back and another one takes over, both
+// called the same, as containers may be.
+TEST_P(IdentityOfTheSource, AnotherOwnersLeaseIsNotTakenForOnesOwnThoughItsEpochIsTheSame) {
+    server_.start();
+    Relay relay(config());
+    settle(relay);
+    const auto lease = value_of(relay.source().open_lease());
+    ASSERT_TRUE(value_of(lease->renew(relay.epoch(), 1h)));
+    pg().exec(
+        "UPDATE outbox_lease SET acquired_at = acquired_at + interval '1 second', "
+        "expires_at = expires_at + interval '1 hour'");
+    pg().exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type IN ('client "
+        "backend', 'walsender') AND pid <> pg_backend_pid()");
+    const ErrorInfo why = end_of_term(relay);
+    EXPECT_EQ(why.code, ErrorCode::kLeaseLost) << why.message;
+    EXPECT_EQ(end_of_recorder(relay, 1).code, ErrorCode::kLeaseLost);
+    ASSERT_TRUE(eventually(60s, "the lease answers", [&] {
+        const auto renewed = lease->renew(relay.epoch(), 3h);
+        EXPECT_FALSE(renewed.ok() && *renewed);
+        return renewed.ok();
+    }));
+    ASSERT_TRUE(lease->release(relay.epoch()).ok());
+    EXPECT_EQ(pg().number("SELECT count(*) FROM outbox_lease WHERE owner IS NOT NULL"), 1);
+}
+
 // After a split the next address of the URL may be another cluster's, which has a lease table, too.
 TEST(LeaseOfTheSource, IsNeitherRenewedNorTakenOnAnotherServer) {
     PostgresServer first;

@@ -46,8 +46,13 @@ Result<Rows> PostgresLease::query(const std::string& sql, const Params& params) 
     return rows;
 }
 
-void PostgresLease::wrote(LeaseWritten lease) {
-    written_ = std::move(lease);
+// Of an epoch that was taken through another one of these no more is known.
+LeaseWritten PostgresLease::written(std::uint64_t epoch) const {
+    return written_.epoch == epoch ? written_ : LeaseWritten{.epoch = epoch};
+}
+
+void PostgresLease::wrote(const LeaseWritten& lease) {
+    written_ = lease;
     if (tell_wrote_) tell_wrote_(written_);
 }
 
@@ -88,42 +93,50 @@ Result<std::optional<LeaseWritten>> PostgresLease::take(const std::string& owner
             "acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, "
             "backend_pid = excluded.backend_pid, backend_start = excluded.backend_start "
             "WHERE " +
-            kFree + " RETURNING l.epoch, " + std::string(kExpiresUs),
+            kFree + " RETURNING l.epoch, " + std::string(kExpiresUs) + ", " +
+            std::string(kAcquiredUs),
         Params().text(row_.source).text(owner).integer(ttl.count()));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return std::optional<LeaseWritten>();
-    return std::optional(
-        LeaseWritten{static_cast<std::uint64_t>(rows->integer(0, 0)), rows->integer(0, 1), owner});
+    return std::optional(LeaseWritten{static_cast<std::uint64_t>(rows->integer(0, 0)),
+                                      rows->integer(0, 1), rows->integer(0, 2)});
 }
 
 // A row that is older than what was written last is one of a database that was set back, and so may
 // be the epoch of another owner.
 Result<bool> PostgresLease::renew(std::uint64_t epoch, std::chrono::milliseconds ttl) {
     const std::string expires_us(kExpiresUs);
-    const bool known = written_.epoch == epoch;
+    const std::string acquired_us(kAcquiredUs);
+    const LeaseWritten before = written(epoch);
     const Result<Rows> rows =
         query("UPDATE " + row_.table + " SET expires_at = " + kExpires +
                   ", (backend_pid, backend_start) = (SELECT " + kBackend +
                   ") WHERE source = $1 AND epoch = $2 AND owner IS NOT NULL AND " + expires_us +
-                  " >= $4 AND $5 IN ('', owner) RETURNING " + expires_us,
+                  " >= $4 AND $5 IN (0, " + acquired_us + ") RETURNING " + expires_us + ", " +
+                  acquired_us,
               Params()
                   .text(row_.source)
                   .integer(static_cast<std::int64_t>(epoch))
                   .integer(ttl.count())
-                  .integer(known ? written_.expires_us : 0)
-                  .text(known ? written_.owner : ""));
+                  .integer(before.expires_us)
+                  .integer(before.acquired_us));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return false;
-    wrote({epoch, rows->integer(0, 0), known ? written_.owner : std::string()});
+    wrote({epoch, rows->integer(0, 0), rows->integer(0, 1)});
     return true;
 }
 
 Status PostgresLease::release(std::uint64_t epoch) {
+    const LeaseWritten mine = written(epoch);
     wrote({});
     return query("UPDATE " + row_.table +
                      " SET owner = NULL, expires_at = NULL, backend_pid = NULL, "
-                     "backend_start = NULL WHERE source = $1 AND epoch = $2",
-                 Params().text(row_.source).integer(static_cast<std::int64_t>(epoch)))
+                     "backend_start = NULL WHERE source = $1 AND epoch = $2 AND $3 IN (0, " +
+                     std::string(kAcquiredUs) + ")",
+                 Params()
+                     .text(row_.source)
+                     .integer(static_cast<std::int64_t>(epoch))
+                     .integer(mine.acquired_us))
         .status();
 }
 

@@ -39,7 +39,8 @@ class PostgresLease final : public spi::LeaseStore {
     Result<std::optional<LeaseWritten>> take(const std::string& owner,
                                              std::chrono::milliseconds ttl);
     Result<Rows> query(const std::string& sql, const Params& params);
-    void wrote(LeaseWritten lease);
+    [[nodiscard]] LeaseWritten written(std::uint64_t epoch) const;
+    void wrote(const LeaseWritten& lease);
 
     const LeaseRow row_;
     const std::function<void(const LeaseWritten&)> tell_wrote_;

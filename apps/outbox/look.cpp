@@ -1,6 +1,7 @@
 // What a relay of a configuration is made of, and what it would meet.
 #include "look.h"
 
+#include <algorithm>
 #include <iostream>
 #include <utility>
 
@@ -86,7 +87,10 @@ Result<std::vector<spi::Finding>> look_around(spi::Source& source,
     if (!findings.ok()) return findings;
     findings->insert(findings->begin(), {kOk, "source " + source.table_name(), {}});
     const auto beginning = preview(source, config);
-    if (!beginning.ok()) {
+    // A missing right has been told, with the statement that gives it.
+    const bool told = !beginning.ok() && beginning.error().code == ErrorCode::kNoRights &&
+                      std::ranges::count(*findings, kFail, &spi::Finding::grade) > 0;
+    if (!beginning.ok() && !told) {
         findings->push_back({kFail, "ledger: " + describe(beginning.error()), {}});
     }
     for (std::size_t i = 0; beginning.ok() && i < beginning->notes.size(); ++i) {

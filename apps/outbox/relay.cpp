@@ -370,11 +370,11 @@ Found reload(const Again& again, const std::vector<Held>& held) {
     auto setup = invocation.ok() ? set_up(*invocation, held) : Result<Setup>(invocation.error());
     Status status = setup.status();
     if (setup.ok()) {
-        // Others a start would settle, or they pass: this one is for a person.
+        // Others a start would settle, or they pass: these are for a person.
         const auto beginning = preview(*setup->source, setup->config);
-        if (beginning.ok() || beginning.error().code != ErrorCode::kRouteGone) {
-            return {.setup = std::move(*setup)};
-        }
+        const bool refused = !beginning.ok() && (beginning.error().code == ErrorCode::kRouteGone ||
+                                                 beginning.error().code == ErrorCode::kNoRights);
+        if (!refused) return {.setup = std::move(*setup)};
         status = beginning.status();
     }
     const runtime::LogFields why{{"error", describe(status.error())}};
@@ -491,10 +491,10 @@ Status run_one(Setup& setup, Life& life) {
 }
 
 // One relay after the other. The exit code. What SIGHUP asked for may turn out to be impossible
-// only as it begins: rights are missing, or a route that is gone by the file has got an event since
-// the look. Then the one before goes on.
+// only as it begins: a right is gone, or a route that is gone by the file has got an event since
+// the look. Then the last one that could begin goes on.
 int run_all(Setup first, Life& life) {
-    std::optional<Setup> before;
+    std::optional<Setup> before;  // that led, or the first
     for (std::optional<Setup> setup = std::move(first); setup;) {
         life.next.reset();
         life.until.reset();
@@ -511,7 +511,8 @@ int run_all(Setup first, Life& life) {
             const int code = runtime::exit_code_of(status.error().code);
             return code == runtime::kExitFailed ? runtime::kExitStopped : code;
         }
-        before = std::exchange(setup, std::exchange(life.next, std::nullopt));
+        if (!before || life.led) before = std::move(setup);
+        setup = std::exchange(life.next, std::nullopt);
         if (!setup) break;
         if (before->listener != setup->listener) before->listener.reset();
         std::erase_if(life.left_behind, [](const std::future<void>& one) {

@@ -251,6 +251,40 @@ class ReloadedRelay : public RelayCommand {
     }
     void let_go() { holder_->exec("COMMIT"); }
 
+    std::string box(const std::string& name) const {
+        return "mailbox+postgresql" + destination_.substr(destination_.find(':')) +
+               "?mailbox=" + name;
+    }
+    static std::string route(const std::string& name, const std::string& to) {
+        return "[[route]]\nname = \"" + name + "\"\nto = \"" + to + "\"\ntopic_template = \"t\"\n";
+    }
+    void write_routes(const std::string& url, const std::vector<std::string>& routes) {
+        std::string text = "admin = \"off\"\n[source]\nurl = \"" + url + "\"\n";
+        for (const std::string& one : routes) text += one;
+        outbox_.write("outbox.toml", text);
+    }
+
+    // The source as a role sees it that may do all.
+    std::string with_role(const std::string& role) {
+        database_->exec("CREATE ROLE " + role +
+                        " LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN "
+                        "SCHEMA public TO " +
+                        role + "; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO " + role);
+        return std::string(url_).replace(url_.find("postgres@"), 8, role + ":test");
+    }
+
+    static std::size_t count_of(const Process& process, const std::string& event) {
+        const std::string log = process.stderr_text();
+        const std::string line = "event=" + event;
+        std::size_t count = 0;
+        for (auto at = log.find(line); at != std::string::npos; at = log.find(line, at + 1))
+            ++count;
+        return count;
+    }
+    static bool says(const Process& process, const std::string& event) {
+        return count_of(process, event) > 0;
+    }
+
     bool arrived(const std::string& topics) {
         return eventually(60s, "these arrived: " + topics, [&] {
             return holder_->value(
@@ -317,67 +351,95 @@ TEST_F(ReloadedRelay, WaitsForAServerThatHangsWhileItStops) {
 }
 
 // Whoever looks before it stops the relay sees a route without events, which has one later.
-TEST_F(ReloadedRelay, GoesOnAsItWasWhereARouteThatIsGoneGotAnEventMeanwhile) {
-    const auto write_routes = [this](const std::vector<std::string>& names) {
-        std::string text = "admin = \"off\"\n[source]\nurl = \"" + url_ + "\"\n";
-        for (const std::string& name : names) {
-            text += "[[route]]\nname = \"" + name + "\"\nto = \"mailbox+postgresql" +
-                    destination_.substr(destination_.find(':')) + "?mailbox=" + name +
-                    "\"\ntopic_template = \"t\"\n";
-        }
-        outbox_.write("outbox.toml", text);
-    };
-    write_routes({"a", "b"});
+TEST_F(ReloadedRelay, GoesOnAsItLedWhereARouteThatIsGoneGotAnEventMeanwhile) {
+    const std::vector<std::string> both{route("a", box("a")), route("b", box("b"))};
+    write_routes(url_, both);
     Process leader = outbox_.start_relay({});
-    ASSERT_TRUE(eventually(60s, "the first leads", [&] {
-        return leader.stderr_text().find("event=lease_acquired") != std::string::npos;
-    }));
+    ASSERT_TRUE(eventually(60s, "the first leads", [&] { return says(leader, "lease_acquired"); }));
     emit_by_template();
     ASSERT_TRUE(arrived("t t"));
     Process standby = outbox_.start_relay({});
-    ASSERT_TRUE(eventually(60s, "the second stands by", [&] {
-        return standby.stderr_text().find("event=standby") != std::string::npos;
-    }));
-    write_routes({"a"});
+    ASSERT_TRUE(eventually(60s, "the second stands by", [&] { return says(standby, "standby"); }));
+    write_routes(url_, {both[0]});
     ASSERT_TRUE(eventually(60s, "nothing is left to do", [&] {
         return Pg(url_).number("SELECT count(*) FROM outbox_events") == 0;
     }));
-    standby.kill(SIGHUP);
-    ASSERT_TRUE(eventually(60s, "the second took the file without b", [&] {
-        return standby.stderr_text().find("event=reloaded") != std::string::npos;
-    })) << standby.stderr_text();
+    // Twice: what it goes back to is no file that it never led with.
+    for (const std::size_t times : {1, 2}) {
+        standby.kill(SIGHUP);
+        ASSERT_TRUE(eventually(60s, "the second took the file without b", [&] {
+            return count_of(standby, "reloaded") == times;
+        })) << standby.stderr_text();
+    }
     holder_->exec("BEGIN; LOCK TABLE outbox_mailbox IN EXCLUSIVE MODE");
     emit_by_template();
     leader.kill(SIGKILL);
     EXPECT_TRUE(eventually(60s, "it refuses the file after all", [&] {
-        return standby.stderr_text().find("event=reload_refused") != std::string::npos;
+        return says(standby, "reload_refused");
     })) << standby.stderr_text();
     let_go();
     EXPECT_TRUE(arrived("t t t t")) << standby.stderr_text();
     EXPECT_EQ(standby.stop(), (ExitStatus{0, 0}));
 }
 
-TEST_F(ReloadedRelay, GoesOnAsItWasWhereTheRoleOfTheNewFileLacksRights) {
+TEST_F(ReloadedRelay, IsNotStoppedForAFileWhoseRoleLacksARight) {
     Process running = outbox_.start_relay({});
-    ASSERT_TRUE(eventually(60s, "it leads", [&] {
-        return running.stderr_text().find("event=lease_acquired") != std::string::npos;
-    }));
-    database_->exec(
-        "CREATE ROLE poor LOGIN PASSWORD 'poor'; GRANT ALL ON ALL TABLES IN SCHEMA public TO poor; "
-        "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO poor; "
-        "REVOKE DELETE ON outbox_events FROM poor");
-    std::string as_poor = url_;
-    as_poor.replace(as_poor.find("postgres@"), std::string("postgres").size(), "poor:poor");
-    const std::string good = std::exchange(url_, as_poor);
+    ASSERT_TRUE(eventually(60s, "it leads", [&] { return says(running, "lease_acquired"); }));
+    const std::string good = std::exchange(url_, with_role("poor"));
     write("second");
     url_ = good;
-    running.kill(SIGHUP);
-    EXPECT_TRUE(eventually(60s, "it refuses the file", [&] {
-        return running.stderr_text().find("event=reload_refused") != std::string::npos;
-    })) << running.stderr_text();
+    std::size_t refused = 0;
+    for (const std::string right :
+         {"DELETE ON outbox_events", "ALL ON outbox_route_stats", "SELECT ON outbox_delivery"}) {
+        database_->exec("REVOKE " + right + " FROM poor");
+        running.kill(SIGHUP);
+        ++refused;
+        EXPECT_TRUE(eventually(60s, "it refuses the file",
+                               [&] { return count_of(running, "reload_refused") == refused; }))
+            << right << running.stderr_text();
+        database_->exec("GRANT " + right + " TO poor");
+    }
+    EXPECT_FALSE(says(running, "stop_requested")) << running.stderr_text();
     emit_by_template();
     EXPECT_TRUE(arrived("first")) << running.stderr_text();
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// The relay that goes on meets no route of the one that could not, and sends nothing again: the
+// ledger of its own is still there.
+TEST_F(ReloadedRelay, LeavesTheLedgerAsItWasWhereARightIsGoneSinceTheLook) {
+    const std::string up_to_date = route("r", box("r"));
+    const std::string away =
+        route("n", "mailbox+postgresql://postgres@127.0.0.1:" + std::to_string(free_port()) + "/n");
+    write_routes(url_, {up_to_date, away});
+    Process leader = outbox_.start_relay({});
+    ASSERT_TRUE(eventually(60s, "the first leads", [&] { return says(leader, "lease_acquired"); }));
+    emit_by_template();
+    ASSERT_TRUE(arrived("t"));
+    ASSERT_TRUE(eventually(60s, "it is recorded", [&] {
+        return database_->number("SELECT count(*) FROM outbox_ledger WHERE route = 'r'") == 1;
+    }));
+    Process standby = outbox_.start_relay({});
+    ASSERT_TRUE(eventually(60s, "the second stands by", [&] { return says(standby, "standby"); }));
+    write_routes(with_role("poor"), {away, route("added", box("added"))});
+    standby.kill(SIGHUP);
+    ASSERT_TRUE(eventually(60s, "it took the file", [&] { return says(standby, "reloaded"); }))
+        << standby.stderr_text();
+    const auto ledger = [this] {
+        return database_->value(
+            "SELECT string_agg(route || ' since ' || since, ', ' ORDER BY route) FROM "
+            "outbox_routes");
+    };
+    const std::string before = ledger();
+    database_->exec("REVOKE ALL ON outbox_route_stats FROM poor");
+    leader.kill(SIGKILL);
+    EXPECT_TRUE(eventually(60s, "it refuses the file after all", [&] {
+        return says(standby, "reload_refused");
+    })) << standby.stderr_text();
+    emit_by_template();
+    EXPECT_TRUE(arrived("t t")) << standby.stderr_text();
+    EXPECT_EQ(ledger(), before);
+    EXPECT_EQ(standby.stop(), (ExitStatus{0, 0}));
 }
 
 // A file that takes time to be read: one end of a pipe.

@@ -156,11 +156,14 @@ TEST(PostgresErrors, MissingRightsAreNamedWithTheGrantThatMendsThem) {
                         "\"poor_relay\""),
               HasSubstr(
                   "GRANT SELECT, INSERT, UPDATE ON \"public\".outbox_lease TO \"poor_relay\"")));
-    const auto refused = source->open_reader("default", {});
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);
-    EXPECT_EQ(refused.error().advice, Advice::kStop);
-    EXPECT_THAT(refused.error().message, HasSubstr("GRANT SELECT, INSERT, UPDATE, DELETE ON"));
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    for (const auto& refused :
+         {value_of(source->open_recorder())->begin(1, routes), source->preview(routes)}) {
+        ASSERT_FALSE(refused.ok());
+        EXPECT_EQ(refused.error().code, ErrorCode::kNoRights);
+        EXPECT_EQ(refused.error().advice, Advice::kStop);
+        EXPECT_THAT(refused.error().message, HasSubstr("GRANT SELECT, INSERT, UPDATE, DELETE ON"));
+    }
 
     // Each GRANT that was printed is run; then there is no problem left.
     for (const spi::Finding& finding : value_of(source->check())) {

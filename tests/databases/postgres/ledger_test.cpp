@@ -458,6 +458,49 @@ TEST_F(NativeLedger, ALookBelowTheMarkReadsNoRowsThatWaitForAnotherRoute) {
     EXPECT_LT(Pg(url_).number(read_so_far) - before, kRows + kRows / 2);
 }
 
+// The relay before goes on with it: it neither meets a route that it does not know, nor begins anew
+// with one that it had.
+TEST_F(NativeLedger, StaysAsItIsWhereARelayThatLacksARightTriesToBegin) {
+    std::vector<std::string> rights{"SELECT, DELETE ON outbox_scheduled"};
+    for (const std::string table :
+         {"outbox_events", "outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery",
+          "outbox_dead_letters", "outbox_route_stats", "outbox_standbys"}) {
+        for (const std::string right : {"SELECT", "INSERT", "UPDATE", "DELETE"}) {
+            rights.push_back(right + " ON " + table);
+        }
+    }
+    insert(2);
+    Relay relay(config(), {{"default", {}}, {"b", {}}});
+    finish(relay, 0, {1, 2});
+    const auto ledger = [this] {
+        return pg_.value(
+            "SELECT (SELECT string_agg(route || since, ' ' ORDER BY route) FROM outbox_routes) || "
+            "(SELECT string_agg(route || md5(done::text), ' ' ORDER BY route) FROM outbox_ledger)");
+    };
+    const std::string before = ledger();
+    pg_.exec(
+        "CREATE ROLE half_relay LOGIN PASSWORD 'test'; GRANT ALL ON ALL TABLES IN SCHEMA public TO "
+        "half_relay; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO half_relay");
+    auto half = config();
+    half.url.replace(half.url.find("postgres@"), 8, "half_relay:test");
+    const auto source = value_of(postgres::make_postgres_source(half));
+    auto recorder = value_of(source->open_recorder());
+    const std::vector<spi::RouteName> routes{{"b", {}}, {"new", {}}};
+    for (const std::string& right : rights) {
+        pg_.exec("REVOKE " + right + " FROM half_relay");
+        const auto begun = recorder->begin(relay.epoch(), routes);
+        EXPECT_EQ(begun.status().ok() ? ErrorCode::kInternal : begun.error().code,
+                  ErrorCode::kNoRights)
+            << right;
+        EXPECT_EQ(ledger(), before) << right;
+        pg_.exec("GRANT " + right + " TO half_relay");
+    }
+    EXPECT_TRUE(recorder->begin(relay.epoch(), routes).ok());
+    EXPECT_NE(ledger(), before);
+    recorder.reset();
+    pg_.exec("DROP OWNED BY half_relay; DROP ROLE half_relay");
+}
+
 TEST_F(LedgerOfPostgres, ANumberingThatBeginsBelowOneIsNoneToProveByAndLosesNothing) {
     pg_.exec(
         "CREATE TABLE numbered (position bigint GENERATED ALWAYS AS IDENTITY (MINVALUE -3 START "

@@ -9,6 +9,7 @@
 #include "core/utf8.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/record/refusal.h"
+#include "databases/postgres/source/check.h"
 #include "databases/postgres/source/decode.h"
 
 namespace outbox::postgres {
@@ -98,6 +99,10 @@ Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
                                                std::span<const spi::RouteName> routes) {
     const Result<Connection*> connection = connection_to_write();
     if (!connection.ok()) return connection.status();
+    // Who cannot relay leaves the ledger as it is, for who relayed before. What else is wrong with
+    // the tables shows in what follows.
+    const Status rights = require_rights(**connection, table_);
+    if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
     Status status = identity_.check_table(**connection);
     if (status.ok()) status = (*connection)->execute("BEGIN");
     if (!status.ok()) return status;

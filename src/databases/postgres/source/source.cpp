@@ -54,13 +54,6 @@ class PostgresSource final : public spi::Source {
 
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
                                                      spi::PositionSet finished) override {
-        // A database that is away now is waited for by the reader.
-        if (Result<Connection> connection =
-                Connection::open(config_.url, config_.connect_timeout_s);
-            connection.ok()) {
-            const Status rights = require_rights(*connection, table_);
-            if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
-        }
         if (table_.by_position && config_.mode != Mode::kPolling) {
             return std::unique_ptr<spi::Reader>(
                 new StreamReader(config_, table_, identity_, hub_, std::move(finished)));
@@ -101,6 +94,8 @@ class PostgresSource final : public spi::Source {
         Identity identity(table_);
         LedgerTable ledger(table_, identity, tenant_condition(table_, config_),
                            config_.default_tenant);
+        const Status rights = require_rights(*connection, table_);
+        if (!rights.ok() && rights.error().code == ErrorCode::kNoRights) return rights;
         Status status = connection->execute("BEGIN; SET LOCAL lock_timeout = '2s'");
         if (status.ok()) status = identity.check_table(*connection);
         if (status.ok()) status = ledger.prepare(*connection);

@@ -277,6 +277,25 @@ TEST_F(KafkaTransport, AnotherCa) {
                    "OB_CONNECT_FAILED", "set kafka.ssl.ca.location to the file of the CA");
 }
 
+TEST_F(KafkaTransport, AFileThatIsRenewedIsReadAgain) {
+    const std::string ca = keys->file("renewed.crt");
+    const auto renew = [&](const char* by) {
+        std::filesystem::copy_file(keys->file(by), ca,
+                                   std::filesystem::copy_options::overwrite_existing);
+    };
+    renew("other.crt");
+    configure(toml_of(broker->bootstrap("tls"), with(trusted(), {{"ssl.ca.location", ca}})));
+    emit("waits");
+    Process leader = relay();
+    EXPECT_TRUE(eventually(kDeadline, "the circuit is open", [&] {
+        return leader.stderr_text().find("event=circuit_open") != std::string::npos;
+    })) << leader.stderr_text();
+    renew("ca.crt");
+    EXPECT_TRUE(eventually(kDeadline, "it goes", [&] { return waiting() == 0; }))
+        << leader.stderr_text();
+    EXPECT_EQ(leader.stop(), kStopped);
+}
+
 TEST_F(KafkaTransport, AnotherHost) {
     const std::string address =
         "127.0.0.1" + broker->bootstrap("tls").substr(std::string("localhost").size());

@@ -604,6 +604,8 @@ TEST_P(SourceSuite, ARouteThatIsGoneIsNotForgottenWhileItHasEventsLeft) {
     EXPECT_EQ(refused.error().code, ErrorCode::kRouteGone);
     EXPECT_EQ(refused.error().advice, Advice::kStop);
     EXPECT_NE(refused.error().message.find("outbox routes retire 'gone'"), std::string::npos);
+    // Of another relay, which has the lease by now, they are none of ours.
+    EXPECT_EQ(recorder->begin(epoch - 1, one).error().code, ErrorCode::kLeaseLost);
     begin(*recorder, epoch, {"default", "gone"});
     batch.finished = {{1, {positions_[1]}}};
     require(recorder->record(batch));

@@ -103,7 +103,12 @@ Status KafkaSink::check() {
             connection_.reset();
             return {};
         }
-        if (down || now_ >= deadline) return to_error(connection_.value_or(*fault), where());
+        if (down || now_ >= deadline) {
+            const Fault why = connection_.value_or(*fault);
+            // Files of certificates are read when a client is made: they may be renewed by then.
+            if (why.name == "_SSL" && under_way_.empty()) forget(main_);
+            return to_error(why, where());
+        }
     }
 }
 

@@ -107,7 +107,7 @@ Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
     if (status.ok()) status = (*connection)->execute("BEGIN");
     if (!status.ok()) return status;
     auto beginning = ledger_.begin(**connection, routes);
-    status = beginning.ok() ? fence_.commit(**connection, epoch, {}) : beginning.status();
+    status = finish_beginning(**connection, epoch, beginning.status());
     if (!status.ok()) {
         session_.drop();
         return status;
@@ -119,6 +119,17 @@ Result<spi::Beginning> PostgresRecorder::begin(std::uint64_t epoch,
         settled_[routes[i].name] = beginning->routes[i].settled;
     }
     return beginning;
+}
+
+// Routes that are gone are those of the relay that leads by now, where the lease is another's.
+Status PostgresRecorder::finish_beginning(Connection& connection, std::uint64_t epoch,
+                                          const Status& begun) const {
+    if (begun.ok()) return fence_.commit(connection, epoch, {});
+    Status status = connection.execute("ROLLBACK");
+    if (status.ok()) status = connection.execute("BEGIN");
+    if (status.ok()) status = fence_.commit(connection, epoch, {});
+    const bool lost = !status.ok() && status.error().code == ErrorCode::kLeaseLost;
+    return lost ? status : begun;
 }
 
 Result<std::vector<std::string>> PostgresRecorder::destinations(

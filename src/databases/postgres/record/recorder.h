@@ -68,6 +68,7 @@ class PostgresRecorder final : public spi::Recorder {
     [[nodiscard]] std::optional<spi::Position> stable_position(spi::Position position) const;
     [[nodiscard]] const std::string& route_name(std::size_t route) const { return routes_[route]; }
     Status note_finished(Connection& connection, const spi::RecordBatch& batch);
+    Status finish_beginning(Connection& connection, std::uint64_t epoch, const Status& begun) const;
     Status learn_failing(Connection& connection, std::uint64_t epoch);
     void forget_failing(const spi::Finished& finished, const TableWriter::Keys& keys,
                         std::vector<Statement>& out);

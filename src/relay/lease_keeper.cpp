@@ -53,7 +53,7 @@ Result<bool> LeaseKeeper::keep() {
     if (*renewed) {
         extend(started_us);
     } else {
-        view_.end();
+        view_.lose();
     }
     return *renewed;
 }

@@ -213,7 +213,8 @@ Status Term::remove() {
 void Term::run(const Work& work) {
     std::chrono::milliseconds retry = kRetryMin;
     bool failed = false;
-    while (true) {
+    // A state of the database that is restored meanwhile may hold the lost lease again.
+    while (!deps_.lease.lost()) {
         // What hands it work has ended before this look: nothing can follow.
         const bool last = work.ending.load(std::memory_order_acquire);
         const Status status = work.turn();

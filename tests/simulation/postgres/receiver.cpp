@@ -124,7 +124,12 @@ void Receiver::dawdle() {
 void Receiver::apply(PGconn* connection, const Message& message) {
     if (around_.handles_it(connection, message)) return;
     const Position number = number_of(message.id);
-    const Fate fate = around_.effects.handed(number, number_);
+    // Who stood still behind its BEGIN finds its session gone, and what it had taken with another.
+    const auto can_commit = [&] {
+        const Result answer(PQexec(connection, "SELECT 1"));
+        return PQresultStatus(answer.get()) == PGRES_TUPLES_OK;
+    };
+    const Fate fate = around_.effects.handed(number, number_, can_commit);
     world_.trace("member " + std::to_string(number_) + " is handed e" + std::to_string(number) +
                  " the " + std::to_string(message.attempt) + ". time");
     dawdle();

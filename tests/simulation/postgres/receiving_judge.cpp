@@ -7,7 +7,7 @@ void ReceivingJudge::committed(Position number, const std::string& key, Fate fat
     if (!key.empty()) by_key_[key].push_back(number);
 }
 
-Fate ReceivingJudge::handed(Position number, int member) {
+Fate ReceivingJudge::handed(Position number, int member, const std::function<bool()>& can_commit) {
     ++handovers_;
     const auto found = events_.find(number);
     if (found == events_.end()) {
@@ -15,7 +15,7 @@ Fate ReceivingJudge::handed(Position number, int member) {
                          ", which was never committed");
         return Fate::kRefused;
     }
-    if (applied_.contains(number)) {
+    if (applied_.contains(number) && can_commit()) {
         judge_.violation("member " + std::to_string(member) + " was handed " + name(number) +
                          ", which was applied");
     }

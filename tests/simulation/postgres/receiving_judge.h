@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -33,8 +34,8 @@ class ReceivingJudge {
         : world_(world), judge_(judge), max_attempts_(max_attempts), keeps_order_(keeps_order) {}
 
     void committed(Position number, const std::string& key, Fate fate);
-    /// A handler has the message: what it is to do now.
-    Fate handed(Position number, int member);
+    /// A handler has the message: what it is to do now. `can_commit`: whether its session lives.
+    Fate handed(Position number, int member, const std::function<bool()>& can_commit);
     /// How often handlers had it.
     [[nodiscard]] int times(Position number) { return times_[number]; }
     void repeated() { ++repeats_; }

@@ -18,6 +18,7 @@ namespace outbox::test {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -350,6 +351,18 @@ TEST_P(Stream, ThatWasCutIsReplacedAndMeanwhileTheTableIsRead) {
         }));
         EXPECT_THAT(route.reason(), HasSubstr("terminating connection"));
     }
+}
+
+// What was committed meanwhile is in the table alone.
+TEST_P(Stream, WhosePublicationShowedLessForAWhileIsLeftBeforeWhatCameBehindThat) {
+    Route route(source());
+    ASSERT_TRUE(route.joins());
+    pg_.exec("ALTER PUBLICATION outbox DROP TABLE outbox_events");
+    pg_.exec(insert("1"));
+    pg_.exec("ALTER PUBLICATION outbox ADD TABLE outbox_events");
+    pg_.exec(insert("2"));
+    EXPECT_THAT(route.next(2), ElementsAre("1", "2"));
+    EXPECT_THAT(route.paths(), Contains("polling: the publication was changed"));
 }
 
 TEST_P(Stream, IsSharedByRoutesAndGoesOnForTheFirstWhenAnotherComes) {

@@ -8,7 +8,9 @@ namespace outbox::postgres {
 namespace {
 
 // By way of to_jsonb, as older servers lack some of the columns.
-constexpr const char* kPublicationSql =
+constexpr int kFirstWithSchemas = 150000;
+
+constexpr const char* kPublicationColumns =
     "SELECT p.pubinsert, p.pubupdate OR p.pubdelete OR p.pubtruncate, p.pubviaroot, "
     "coalesce(to_jsonb(p) ->> 'pubgencols', 'n') = 's', "
     "t.tablename IS NOT NULL, to_jsonb(t) ->> 'rowfilter' IS NULL AND "
@@ -17,8 +19,10 @@ constexpr const char* kPublicationSql =
     "AND NOT a.attisdropped AND a.attgenerated = '' "
     "AND NOT (to_jsonb(t) -> 'attnames') ? a.attname::text)), "
     "pg_has_role(c.relowner, 'USAGE') AND has_database_privilege(current_database(), 'CREATE'), "
-    "p.pubname IS NULL "
-    "FROM pg_class c LEFT JOIN pg_publication p ON p.pubname = $1 "
+    "p.pubname IS NULL, ";
+
+constexpr const char* kPublicationFrom =
+    " FROM pg_class c LEFT JOIN pg_publication p ON p.pubname = $1 "
     "LEFT JOIN pg_publication_tables t ON t.pubname = p.pubname "
     "AND t.schemaname = $3 AND t.tablename = $4 "
     "WHERE c.oid = $2::text::regclass";
@@ -81,12 +85,13 @@ Status look_at_server(Connection& connection, StreamVerdict& out) {
 struct Gap {
     std::string why;        // empty: nothing does
     std::string sql;        // that closes it
+    std::string published;  // see `published_as`
     bool may_make = false;  // it is missing, and this user may run that
 };
 
 Result<Gap> publication_gap(Connection& connection, const Table& table, const StreamTable& stream) {
     Result<Rows> rows = connection.query(
-        kPublicationSql,
+        kPublicationColumns + published_as(table, connection.server_version()) + kPublicationFrom,
         Params().text(kPublication).text(table.sql).text(table.schema).text(table.name));
     if (!rows.ok()) return rows.status();
     if (rows->empty()) {
@@ -99,6 +104,7 @@ Result<Gap> publication_gap(Connection& connection, const Table& table, const St
         return Gap{what + " is missing",
                    "CREATE PUBLICATION " + name + " FOR TABLE " + table.sql + " WITH (" +
                        options_of(stream) + ")",
+                   {},
                    rows->boolean(0, 6)};
     }
     // One that is there may serve others, too: it is for its owner to change.
@@ -107,6 +113,7 @@ Result<Gap> publication_gap(Connection& connection, const Table& table, const St
     // A partitioned table shows as such only where it is published by its root.
     const bool by_root = rows->boolean(0, 2) || !stream.needs_partition_root;
     Gap gap;
+    gap.published = rows->string(0, 8);
     const auto note = [&](const std::string& why, const std::string& sql) {
         gap.why += (gap.why.empty() ? what : ",") + " " + why;
         if (!gap.sql.ends_with(sql)) gap.sql += (gap.sql.empty() ? "" : "; ") + sql;
@@ -129,6 +136,26 @@ Result<Gap> publication_gap(Connection& connection, const Table& table, const St
 }
 
 }  // namespace
+
+// Each change writes a row of the catalog anew.
+std::string published_as(const Table& table, int server_version) {
+    const std::string relation = "to_regclass(" + quote_literal(table.sql) + ")";
+    std::string schemas;
+    if (server_version >= kFirstWithSchemas) {
+        schemas =
+            " UNION ALL SELECT n.xmin::text FROM p JOIN pg_publication_namespace n "
+            "ON n.pnpubid = p.oid JOIN pg_class c ON c.relnamespace = n.pnnspid "
+            "WHERE c.oid = " +
+            relation;
+    }
+    return "(WITH p AS (SELECT oid, xmin FROM pg_publication WHERE pubname = " +
+           quote_literal(kPublication) +
+           ") SELECT coalesce(string_agg(version, '/' ORDER BY version), '') FROM ("
+           "SELECT p.oid::text || ':' || p.xmin::text AS version FROM p UNION ALL "
+           "SELECT r.xmin::text FROM p JOIN pg_publication_rel r ON r.prpubid = p.oid "
+           "WHERE r.prrelid = " +
+           relation + schemas + ") versions)";
+}
 
 std::string StreamVerdict::text() const {
     std::string out;
@@ -159,6 +186,7 @@ Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,
     if (Status status = look_at_server(connection, verdict); !status.ok()) return status;
     Result<Gap> gap = publication_gap(connection, table, verdict.table);
     if (!gap.ok()) return gap.status();
+    verdict.published = std::move(gap->published);
     if (gap->may_make) {
         verdict.publication_sql = std::move(gap->sql);
     } else if (!gap->why.empty()) {

@@ -22,8 +22,14 @@ struct StreamVerdict {
     /// Makes the publication, which is missing and which this user may make; empty: it fits.
     std::string publication_sql;
 
+    /// What `published_as` gave.
+    std::string published;
+
     [[nodiscard]] std::string text() const;  ///< The obstacles on one line.
 };
+
+/// SQL of a value that is another one after each change of what the publication shows of the table.
+[[nodiscard]] std::string published_as(const Table& table, int server_version);
 
 /// Looks and changes nothing. Blocks on the database.
 Result<StreamVerdict> look_at_stream(Connection& connection, const Table& table,

@@ -47,6 +47,7 @@ StreamHub::~StreamHub() {
     wakeup_.ring();
     admission_wakeup_.ring();
     if (thread_.joinable()) thread_.join();
+    end_admission();
 }
 
 std::string StreamHub::reason() const {
@@ -97,12 +98,13 @@ Result<Connection> StreamHub::open_connection() const {
     return connection;
 }
 
-Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table(Connection& connection) const {
+Result<std::shared_ptr<const StreamTable>> StreamHub::describe_table(Connection& connection) {
     Result<StreamVerdict> verdict = prepare_stream(connection, table_, config_);
     if (!verdict.ok()) return verdict.status();
     if (!verdict->obstacles.empty()) {
         return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryDestination, {}, verdict->text()};
     }
+    published_ = std::move(verdict->published);
     return std::make_shared<const StreamTable>(std::move(verdict->table));
 }
 
@@ -112,7 +114,8 @@ Status StreamHub::serve() {
     if (!connection.ok()) return connection.status();
     const auto table = describe_table(*connection);
     if (!table.ok()) return table.status();
-    Visibility visibility(*connection, life_of(table_));
+    Visibility visibility(*connection, life_of(table_),
+                          published_as(table_, connection->server_version()));
     KeptLog kept(*connection, slot_prefix_, config_.max_kept_log);
     table_oid_ = (*table)->oid;
     begin_joining();
@@ -253,6 +256,11 @@ Status StreamHub::hand_out_what_is_visible(Visibility& visibility) {
         if (visibility.life() != identity_.life()) {
             return {ErrorCode::kUnsupported, Advice::kRetryDestination,
                     "table " + table_.sql + " began anew"};
+        }
+        // What was committed while it showed less is in the table alone, before these.
+        if (visibility.published() != published_) {
+            return {ErrorCode::kUnsupported, Advice::kRetryDestination,
+                    "the publication was changed"};
         }
     }
     hand_out(held_);

@@ -165,7 +165,7 @@ class StreamHub {
     bool wait_until_wanted();
     Status serve();
     Result<Connection> open_connection() const;
-    Result<std::shared_ptr<const StreamTable>> describe_table(Connection& connection) const;
+    Result<std::shared_ptr<const StreamTable>> describe_table(Connection& connection);
     Status pump(ReplicationStream& stream, const std::shared_ptr<const StreamTable>& table,
                 Visibility& visibility, KeptLog& kept);
     Status look_at_kept_log(KeptLog& kept);
@@ -223,6 +223,7 @@ class StreamHub {
 
     // Of the stream's thread.
     std::uint32_t table_oid_ = 0;
+    std::string published_;  // before the slot was made, see `published_as`
     pgoutput::Message parsed_;
     std::uint32_t xid_ = 0;  // of the transaction that is being read
     Portion fresh_;          // read

@@ -47,7 +47,8 @@ bool SnapshotBounds::shows(std::uint32_t xid) const {
 Result<bool> Visibility::all_visible(std::span<const std::uint32_t> xids) {
     if (!prepared_) {
         if (Status status = connection_.prepare(
-                kSnapshot, "SELECT pg_current_snapshot()::text, " + life_sql_, {});
+                kSnapshot,
+                "SELECT pg_current_snapshot()::text, " + life_sql_ + ", " + published_sql_, {});
             !status.ok()) {
             return status;
         }
@@ -56,6 +57,7 @@ Result<bool> Visibility::all_visible(std::span<const std::uint32_t> xids) {
     const Result<Rows> rows = connection_.query_prepared(kSnapshot, {});
     if (!rows.ok()) return rows.status();
     life_ = rows->string(0, 1);
+    published_ = rows->string(0, 2);
     const auto snapshot = SnapshotBounds::parse(rows->text(0, 0));
     if (!snapshot) {
         return ErrorInfo{ErrorCode::kInternal,

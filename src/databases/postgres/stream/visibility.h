@@ -37,18 +37,25 @@ struct SnapshotBounds {
 class Visibility {
   public:
     /// `connection` outlives it and has its waits limited. `life_sql`: as of `life_of`.
-    Visibility(Connection& connection, std::string life_sql)
-        : connection_(connection), life_sql_(std::move(life_sql)) {}
+    /// `published_sql`: as of `published_as`.
+    Visibility(Connection& connection, std::string life_sql, std::string published_sql)
+        : connection_(connection),
+          life_sql_(std::move(life_sql)),
+          published_sql_(std::move(published_sql)) {}
 
     /// One round trip.
     Result<bool> all_visible(std::span<const std::uint32_t> xids);
     /// The table's life when that was asked: what others see by then, it counts with.
     [[nodiscard]] const std::string& life() const { return life_; }
+    /// What was published then: behind a change of it rows may be missing.
+    [[nodiscard]] const std::string& published() const { return published_; }
 
   private:
     Connection& connection_;
     const std::string life_sql_;
+    const std::string published_sql_;
     std::string life_;
+    std::string published_;
     bool prepared_ = false;
 };
 

@@ -14,6 +14,9 @@ namespace outbox::simulation {
 namespace {
 
 constexpr std::int64_t kTick = 50 * kMs;  // of the server's own timers
+// wal_sender_timeout of the product, and a look at it.
+constexpr std::int64_t kMaxSilenceUs = 11 * kSecond;
+constexpr std::int64_t kMaxKeptLog = std::int64_t{12} << 20;
 constexpr const char* kLifeOfTable =
     "to_regclass('public.outbox_events')::oid::text || '/' || "
     "pg_relation_filenode(pg_get_serial_sequence('public.outbox_events', "
@@ -53,7 +56,27 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
         kind.layout = Server::Layout::kKeep;
     }
     if (random.chance(0.04)) kind.only("set_backs");
+    // By chances of their own: what a history that polls does stays what it was.
+    Random of_stream(seed * 0x9fb21c651e98df25 + 7);
+    if (of_stream.chance(0.5)) kind.take_stream(of_stream);
     return kind;
+}
+
+// Joins wait for what is open, and what goes wrong on the stream shows only where it is on for a
+// while.
+void PostgresSettings::take_stream(Random& random) {
+    streams = true;
+    settings.writing_us += 4 * kSecond;
+    settings.call_fails /= 20;
+    if (random.chance(0.6)) {
+        settings.kills = settings.outages = settings.database_outages = terminations = false;
+    }
+    cuts = random.chance(0.5);
+    growth = random.chance(0.2);
+    hosts = random.chance(0.1);
+    publications = random.chance(0.3);
+    bursts = random.chance(0.2);
+    lingers = random.chance(0.5) && !crashes && !set_backs;
 }
 
 void PostgresSettings::only(const std::string& kind) {
@@ -65,8 +88,19 @@ void PostgresSettings::only(const std::string& kind) {
                                                    {"delays", &delays},
                                                    {"route_changes", &route_changes},
                                                    {"crashes", &crashes},
-                                                   {"set_backs", &set_backs}};
+                                                   {"set_backs", &set_backs},
+                                                   {"cuts", &cuts},
+                                                   {"growth", &growth},
+                                                   {"hosts", &hosts},
+                                                   {"publications", &publications},
+                                                   {"bursts", &bursts},
+                                                   {"lingers", &lingers}};
     for (const auto& [name, on] : kinds) *on = kind == name;
+    if (!streams && (cuts || growth || hosts || publications || bursts || lingers)) {
+        Random random(settings.seed);
+        take_stream(random);
+        for (const auto& [name, on] : kinds) *on = kind == name;
+    }
 }
 
 PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& settings)
@@ -82,7 +116,7 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
               .settings = settings_,
               .wall_offset_us = wall_offset_us_,
               .open_source = [this](int relay) -> Result<std::unique_ptr<spi::Source>> {
-                  auto source = postgres::make_postgres_source(config_);
+                  auto source = postgres::make_postgres_source(config_of(relay));
                   if (!source.ok()) return source;
                   return watched(*std::move(source), world_, judge_, settings_, relay);
               },
@@ -101,10 +135,25 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
     config_.url = server.url(kind_.layout);
     config_.mode = postgres::Mode::kPolling;
     server.reset(kind_.layout);
+    lines_.plant(kind_.plant);
 }
 
 PostgresHistory::~PostgresHistory() {
     world_.end();
+}
+
+// Those of one deployment need not be configured alike.
+postgres::PostgresSourceConfig PostgresHistory::config_of(int relay) const {
+    static constexpr postgres::Mode kModes[] = {postgres::Mode::kAuto, postgres::Mode::kStream,
+                                                postgres::Mode::kAuto, postgres::Mode::kStream,
+                                                postgres::Mode::kAuto, postgres::Mode::kPolling};
+    postgres::PostgresSourceConfig config = config_;
+    if (kind_.streams) {
+        config.mode =
+            kModes[(settings_.seed + static_cast<std::uint64_t>(relay)) % std::size(kModes)];
+        config.max_kept_log = kMaxKeptLog;
+    }
+    return config;
 }
 
 void PostgresHistory::did(const std::string& what) {
@@ -153,6 +202,7 @@ PostgresVerdict PostgresHistory::run() {
         });
         world_.run(until_us, [&] { return broken() || empty; });
         if (!empty && !broken()) judge_.violation("finished rows stay, or what is kept of them");
+        world_.run(until_us, [&] { return broken() || !keeps_for_nobody_; });
     }
     if (!broken()) judge_.finish();
     PostgresVerdict verdict;
@@ -161,11 +211,14 @@ PostgresVerdict PostgresHistory::run() {
     verdict.repeats = judge_.repeats();
     verdict.dead = judge_.dead();
     verdict.epochs = judge_.epoch();
+    verdict.joins = judge_.streamed.joins;
+    verdict.streamed = judge_.streamed.events;
     verdict.ended_us = world_.now_us();
     verdict.fingerprint = world_.fingerprint();
     world_.end();
     verdict.trace.assign(world_.lines().begin(), world_.lines().end());
     verdict.happened = happened_;
+    verdict.planted = lines_.planted();
     verdict.statements = lines_.statements();
     verdict.blocked = lines_.blocked();
     verdict.connections = lines_.connections();
@@ -177,6 +230,8 @@ void PostgresHistory::keep_time() {
     while (true) {
         world_.sleep(kTick);
         lines_.keep_time();
+        // As its WAL writer does.
+        if (kind_.streams) server_.flush();
         if (world_.now_us() < next_audit_us) continue;
         look([this](test::Pg& control) { audit(control); });
         next_audit_us = world_.now_us() + 500 * kMs;
@@ -187,7 +242,11 @@ void PostgresHistory::write(int writer) {
     Client client(config_.url);
     while (world_.now_us() < settings_.writing_us) {
         world_.sleep(world_.random().between(1, 300) * kMs);
-        write_one_transaction(client, writer);
+        if (kind_.bursts && world_.random().chance(0.01)) {
+            burst(writer);
+        } else {
+            write_one_transaction(client, writer);
+        }
     }
     --writing_;
 }
@@ -204,14 +263,17 @@ void PostgresHistory::committed(const std::vector<Written>& written) {
     }
 }
 
-std::string PostgresHistory::values_of(const SimEvent& event) {
+std::string PostgresHistory::values_of(const SimEvent& event, int filling) {
     const std::string key = event.key.empty() ? "NULL" : "'" + event.key + "'";
     const std::string tenant = event.tenant.empty() ? "DEFAULT" : "'" + event.tenant + "'";
-    return "('" + event.id + "', '" + event.type + "', 'Happened', '{}', " + key + ", " + tenant;
+    const std::string payload =
+        filling == 0 ? "'{}'" : "to_jsonb(repeat('x', " + std::to_string(filling) + "))";
+    return "('" + event.id + "', '" + event.type + "', 'Happened', " + payload + ", " + key + ", " +
+           tenant;
 }
 
 bool PostgresHistory::insert(Client& client, Random& random, const std::vector<std::string>& keys,
-                             double trouble, std::vector<Written>& written) {
+                             double trouble, std::vector<Written>& written, int filling) {
     constexpr const char* kColumns = "(id, aggregate_type, event_type, payload, key, tenant_id";
     Written one;
     one.event = make_event(random, keys, trouble);
@@ -220,7 +282,7 @@ bool PostgresHistory::insert(Client& client, Random& random, const std::vector<s
     // Where it comes among those of its key is known once it is due.
     const bool delayed = kind_.delays && random.chance(0.1);
     if (delayed) one.event.key.clear();
-    const std::string values = values_of(one.event);
+    const std::string values = values_of(one.event, filling);
     const std::string due = std::to_string(random.between(0, 3'000));
     if (!client.run(delayed ? std::string("INSERT INTO public.outbox_scheduled ") + kColumns +
                                   ", available_at) VALUES " + values +
@@ -279,10 +341,29 @@ void PostgresHistory::write_one_transaction(Client& client, int writer) {
             !client.run((rolls_back ? "ROLLBACK PREPARED '" : "COMMIT PREPARED '") + name + "'")) {
             if (!client.lost()) return judge_.violation("COMMIT PREPARED: " + client.error());
         }
-    } else if (!client.run(rolls_back ? "ROLLBACK" : "COMMIT")) {
-        return fails();
+    } else {
+        if (kind_.lingers && !rolls_back && random.chance(0.1)) {
+            lines_.linger(client.handle(), random.between(1, 1'500) * kMs);
+        }
+        if (!client.run(rolls_back ? "ROLLBACK" : "COMMIT")) return fails();
     }
     if (!rolls_back) committed(written);
+}
+
+// One transaction that is larger than what a route keeps of the stream.
+void PostgresHistory::burst(int writer) {
+    Client client(config_.url);
+    Random& random = world_.random();
+    const std::string key = "k" + std::to_string(random.between(1, settings_.keys));
+    if (!client.run("BEGIN") || !client.run("SELECT public.outbox_lock_keys('" + key + "')"))
+        return;
+    std::vector<Written> written;
+    for (int i = 0; i < 12; ++i) {
+        if (!insert(client, random, {key}, 0, written, 500'000)) return;
+    }
+    if (!client.run("COMMIT")) return;
+    did("a burst of writer " + std::to_string(writer));
+    committed(written);
 }
 
 SimEvent PostgresHistory::make_event(Random& random, const std::vector<std::string>& keys,
@@ -371,6 +452,7 @@ void PostgresHistory::watch_relays() {
 }
 
 bool PostgresHistory::may_end(const ErrorInfo& error) {
+    if (unpublished_ && error.code == ErrorCode::kUnsupported) return true;
     if (error.code != ErrorCode::kTableReset || times_anew_ == 0) return false;
     ++resets_;
     return true;
@@ -408,6 +490,15 @@ void PostgresHistory::chaos() {
     });
     add(kind_.terminations, [&] {
         if (lines_.terminate_one()) did("a backend is terminated");
+    });
+    add(kind_.cuts, [&] { hurt_a_stream(); });
+    add(kind_.growth, [&] {
+        did("somebody writes much");
+        server_.grow_log();
+    });
+    add(kind_.hosts, [&] { lose_a_host(); });
+    add(kind_.publications, [&] {
+        if (!unpublished_) world_.spawn(World::kNoGroup, "owner", [this] { change_publication(); });
     });
     add(kind_.holds, [&] { world_.spawn(World::kNoGroup, "holder", [this] { hold(); }); });
     add(kind_.anew, [&] { world_.spawn(World::kNoGroup, "anew", [this] { begin_anew(); }); });
@@ -461,6 +552,62 @@ void PostgresHistory::hold() {
     did("held: " + what);
     world_.sleep(hold_us);
     client.run("COMMIT");
+}
+
+void PostgresHistory::hurt_a_stream() {
+    Random& random = world_.random();
+    switch (random.between(0, 2)) {
+        case 0:
+            if (lines_.terminate_stream()) did("a stream is terminated");
+            break;
+        case 1:
+            lines_.hold_streams_until(world_.now_us() + random.between(10, 3'000) * kMs);
+            did("streams stand still");
+            break;
+        default:
+            if (!lines_.has_streams()) break;
+            did("the server gives up slots");
+            server_.give_up_slots();
+    }
+}
+
+// Nobody tells the server.
+void PostgresHistory::lose_a_host() {
+    const auto found = std::find_if(living_.begin(), living_.end(), [&](const RelayProcess* relay) {
+        return relay->number() == lines_.streaming();
+    });
+    if (found == living_.end() || (*found)->ended()) return;
+    did("the host of a relay that streams is gone");
+    lines_.vanish((*found)->number());
+    (*found)->kill();
+    living_.erase(found);
+    start_relay();
+}
+
+// An owner changes what is published, and mends it after a while.
+void PostgresHistory::change_publication() {
+    static constexpr std::pair<const char*, const char*> kChanges[] = {
+        {"DROP PUBLICATION outbox", nullptr},
+        {"ALTER PUBLICATION outbox DROP TABLE public.outbox_events",
+         "ALTER PUBLICATION outbox ADD TABLE public.outbox_events"},
+        {"ALTER PUBLICATION outbox SET (publish = 'update')",
+         "ALTER PUBLICATION outbox SET (publish = 'insert')"},
+        {"ALTER PUBLICATION outbox SET (publish = 'insert, delete')",
+         "ALTER PUBLICATION outbox SET (publish = 'insert')"},
+    };
+    Random& random = world_.random();
+    Client client(config_.url);
+    const auto& [change, back] = kChanges[random.index(std::size(kChanges))];
+    const std::int64_t while_us = random.between(10, 7'000) * kMs;
+    unpublished_ = true;
+    if (client.run(change)) {
+        did(change);
+        world_.sleep(while_us);
+        // A relay may have made it anew, and another connection may be gone.
+        client.run(back == nullptr ? Server::kPublication : back);
+        world_.trace("the publication is as it was");
+    }
+    unpublished_ = false;
 }
 
 // Somebody empties the table, or takes some rows out: those are owed no more.
@@ -660,8 +807,34 @@ bool PostgresHistory::look(const std::function<void(test::Pg& control)>& at) {
     return free;
 }
 
+// Who is killed or stands still does not look at what is kept for it: the server has its limits.
+void PostgresHistory::audit_slots(test::Pg& control) {
+    const bool looks = !settings_.kills && !settings_.pauses && !kind_.hosts && !kind_.cuts;
+    const std::int64_t most_us = looks ? 3 * kSecond : 16 * kSecond;
+    const std::set<pid_t> gone = lines_.left(0);
+    const std::set<pid_t> long_gone = lines_.left(kMaxSilenceUs);
+    bool keeps_much = false;
+    keeps_for_nobody_ = false;
+    for (const auto& row : control.query(
+             "SELECT coalesce(active_pid, 0), (pg_current_wal_lsn() - restart_lsn)::bigint FROM "
+             "pg_replication_slots")) {
+        const pid_t reader = std::stoi(*row[0]);
+        if (reader == 0) judge_.violation("a slot stays that nobody reads");
+        if (long_gone.contains(reader)) {
+            judge_.violation("the server keeps its log for a relay that is gone");
+        }
+        keeps_for_nobody_ = keeps_for_nobody_ || gone.contains(reader);
+        keeps_much = keeps_much || (row[1] && std::stoll(*row[1]) > kMaxKeptLog);
+    }
+    kept_since_us_ = keeps_much ? std::min(kept_since_us_, world_.now_us()) : kNever;
+    if (keeps_much && world_.now_us() - kept_since_us_ > most_us) {
+        judge_.violation("the server keeps more of its log for a relay than it may");
+    }
+}
+
 // What the tables say, beside the world.
 void PostgresHistory::audit(test::Pg& control) {
+    if (kind_.streams) audit_slots(control);
     std::set<Position> there;
     for (const auto& row : control.query("SELECT position, id FROM public.outbox_events")) {
         const Position number = number_of(*row[1]);

@@ -29,12 +29,21 @@ struct PostgresSettings {
     bool letters = true;       ///< Dead letters are retried and discarded.
     bool delays = true;        ///< Some events are delayed.
     bool route_changes = true;
-    bool crashes = false;    ///< The server crashes.
+    bool crashes = false;       ///< The server crashes.
+    bool streams = false;       ///< Relays take the log where they may.
+    bool cuts = false;          ///< Streams end, stand still, and lose their slots.
+    bool growth = false;        ///< Much is written to the log by others.
+    bool hosts = false;         ///< Hosts of relays that stream are gone.
+    bool publications = false;  ///< Somebody changes the publication.
+    bool bursts = false;        ///< Some transactions are larger than a stream's queue.
+    bool lingers = false;       ///< Some commits are in the log before they are seen.
+    Lines::Plant plant;
     bool set_backs = false;  ///< A copy of the server is put in its place.
 
     static PostgresSettings from_seed(std::uint64_t seed, const Server& server);
     /// Of what chaos does beside kills, pauses and outages, this alone and surely.
     void only(const std::string& kind);
+    void take_stream(Random& random);
 };
 
 struct PostgresVerdict {
@@ -43,10 +52,13 @@ struct PostgresVerdict {
     std::size_t events = 0;
     std::size_t repeats = 0;
     std::size_t dead = 0;
+    std::size_t planted = 0;
     std::size_t statements = 0;
     std::size_t blocked = 0;
     std::size_t connections = 0;
     std::map<std::string, std::size_t> happened;  ///< Of what chaos does, how often.
+    std::size_t joins = 0;                        ///< Of the stream.
+    std::size_t streamed = 0;                     ///< Events that it brought.
     std::uint64_t epochs = 0;
     std::int64_t ended_us = 0;
     std::uint64_t fingerprint = 0;
@@ -70,14 +82,19 @@ class PostgresHistory {
 
     void write(int writer);
     void write_one_transaction(Client& client, int writer);
-    [[nodiscard]] static std::string values_of(const SimEvent& event);
+    [[nodiscard]] static std::string values_of(const SimEvent& event, int filling);
     bool insert(Client& client, Random& random, const std::vector<std::string>& keys,
-                double trouble, std::vector<Written>& written);
+                double trouble, std::vector<Written>& written, int filling = 0);
     void committed(const std::vector<Written>& written);
     SimEvent make_event(Random& random, const std::vector<std::string>& keys, double trouble);
     void chaos();
     void hurt_a_relay(Random& random);
     void hold();
+    void hurt_a_stream();
+    void lose_a_host();
+    void change_publication();
+    void burst(int writer);
+    [[nodiscard]] postgres::PostgresSourceConfig config_of(int relay) const;
     void begin_anew();
     void set_back();
     void change_tenants();
@@ -97,6 +114,7 @@ class PostgresHistory {
     void keep_time();
     bool look(const std::function<void(test::Pg& control)>& at);
     void audit(test::Pg& control);
+    void audit_slots(test::Pg& control);
     static void for_each_done(test::Pg& control,
                               const std::function<void(const std::string& route, Position)>& use);
     bool drained();
@@ -131,7 +149,10 @@ class PostgresHistory {
     std::set<Position> copied_;
     std::map<Position, Position> copied_numbers_;
     int resets_ = 0;  // processes that ended as the table is another, since somebody settled that
-    std::set<std::string> paused_;  // tenants
+    std::int64_t kept_since_us_ = kNever;  // more of the log than relays allow
+    bool keeps_for_nobody_ = false;        // a slot for a relay whose host is gone
+    bool unpublished_ = false;             // somebody changes the publication now
+    std::set<std::string> paused_;         // tenants
     bool settling_ = false;
     bool done_ = false;
     std::map<std::string, std::size_t> happened_;

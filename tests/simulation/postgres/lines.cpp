@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fcntl.h>
 #include <libpq-fe.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdexcept>
 #include <sys/ioctl.h>
@@ -28,7 +29,11 @@ int __real_PQsendQueryPrepared(PGconn*, const char*, int, const char* const*, co
                                const int*, int);
 int __real_PQsendPrepare(PGconn*, const char*, const char*, int, const Oid*);
 int __real_PQpipelineSync(PGconn*);
+int __real_PQputCopyData(PGconn*, const char*, int);
+int __real_PQflush(PGconn*);
+int __real_PQconsumeInput(PGconn*);
 int __real_poll(pollfd*, nfds_t, int);
+ssize_t __real_write(int, const void*, size_t);
 int __real_nanosleep(const timespec*, timespec*);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
@@ -72,6 +77,22 @@ std::int64_t wall_us(const World& world) {
     return kBeginning + world.now_us();
 }
 
+bool rings(int bell) {
+    pollfd entry{bell, POLLIN, 0};
+    return bell >= 0 && __real_poll(&entry, 1, 0) > 0;
+}
+
+bool replicates(PGconn* connection) {
+    PQconninfoOption* const options = PQconninfo(connection);
+    bool found = false;
+    for (const PQconninfoOption* option = options; option->keyword != nullptr; ++option) {
+        found = found || (std::string_view(option->keyword) == "replication" &&
+                          option->val != nullptr && std::string_view(option->val) == "database");
+    }
+    PQconninfoFree(options);
+    return found;
+}
+
 }  // namespace
 
 Lines* Lines::current() {
@@ -92,6 +113,15 @@ Lines::~Lines() {
 // libpq closes what broke, and its number is another's then.
 int Lines::fd_of(const Line& line) {
     return line.connection == nullptr ? line.kept_fd : PQsocket(line.connection);
+}
+
+bool Lines::readable(const Line& line) {
+    pollfd entry{fd_of(line), POLLIN, 0};
+    return __real_poll(&entry, 1, 0) > 0;
+}
+
+bool Lines::held_back(const Line& line) const {
+    return world_.now_us() < held_until_us_ && !ended(line);
 }
 
 Lines::Line* Lines::find(pg_conn* connection) {
@@ -118,6 +148,34 @@ void Lines::travel() {
     world_.sleep(slow ? random.between(1, 4'000) * kMs : random.between(20, 1'500));
 }
 
+void Lines::linger(pg_conn* connection, std::int64_t us) {
+    Line* line = find(connection);
+    if (line == nullptr || !has_streams()) return;
+    line->linger_us = us;
+    __atomic_store_n(&line->slot->lingers, 1, __ATOMIC_SEQ_CST);
+}
+
+bool Lines::has_streams() const {
+    return std::any_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.streams; });
+}
+
+World::Group Lines::streaming() const {
+    for (const Line& line : lines_) {
+        if (line.streams && line.left_us == kNever && !ended(line)) return line.group;
+    }
+    return World::kNoGroup;
+}
+
+std::set<pid_t> Lines::left(std::int64_t us) const {
+    std::set<pid_t> backends;
+    for (const Line& line : lines_) {
+        if (line.left_us != kNever && world_.now_us() - line.left_us >= us) {
+            backends.insert(line.pid);
+        }
+    }
+    return backends;
+}
+
 bool Lines::outage(World::Group group) const {
     return group != World::kNoGroup && world_.now_us() < away_until_us_;
 }
@@ -134,12 +192,43 @@ bool Lines::ended(const Line& line) {
 
 // Asleep, and nobody has sent for it since it fell asleep.
 bool Lines::at_rest(const Line& line) {
-    return load(line.slot->asleep) != 0 && load(line.slot->seen) == load(line.slot->wakes);
+    const bool looked = load(line.slot->writes) == 0 || load(line.slot->looked) == line.slot->asked;
+    return load(line.slot->asleep) != 0 && load(line.slot->seen) == load(line.slot->wakes) &&
+           looked;
 }
 
-// Behind a lock. One that waits for its client may have a request to take up.
+// Nothing is on its way to it.
+bool Lines::heard_all(const Line& line) {
+    int unread = 0;
+    const int fd = line.kept_fd >= 0 ? line.kept_fd : fd_of(line);
+    return ::ioctl(fd, SIOCOUTQ, &unread) != 0 || unread == 0;
+}
+
+// Behind a lock, or one that makes a slot, for the log to grow. Another one that waits for its
+// client may have a request to take up.
 bool Lines::held_up(const Line& line) {
+    if (line.replicates) return heard_all(line) && at_rest(line);
     return at_rest(line) && load(line.slot->reads) == 0;
+}
+
+// Its answer may have been read as it was sent.
+bool Lines::is_idle(const Line& line) {
+    return !line.replicates && heard_all(line) && at_rest(line) && load(line.slot->reads) != 0 &&
+           load(line.slot->writes) == 0;
+}
+
+// Its answer is larger than what fits on the way.
+bool Lines::chokes(const Line& line) {
+    return load(line.slot->asleep) != 0 && load(line.slot->writes) != 0 && readable(line);
+}
+
+// Between its commit and the moment in which others see it.
+bool Lines::lingers(const Line& line) {
+    return line.linger_us > 0 && load(line.slot->lingers) == 0 && load(line.slot->waits) != 0;
+}
+
+bool Lines::comes_no_further(const Line& line) {
+    return held_up(line) || chokes(line) || lingers(line);
 }
 
 // All of the answer is there: it ends with ReadyForQuery.
@@ -168,8 +257,8 @@ void Lines::take_turn(const Line& line) {
 void Lines::settle(Line& line) {
     const RealLimit limit;
     while (line.busy) {
-        const bool rests = held_up(line);
-        if (answered(line)) line.busy = false;
+        const bool rests = comes_no_further(line);
+        if (answered(line) || is_idle(line)) line.busy = false;
         if (!line.busy || rests || ended(line)) return;
         limit.check(("backend " + std::to_string(line.pid) + " does not come to rest").c_str());
         wait_for_input(line);
@@ -178,11 +267,20 @@ void Lines::settle(Line& line) {
 
 void Lines::wait_for_input(const Line& line) {
     constexpr timespec kLook{0, 200'000};
-    take_turn(line);
+    if (!lingers(line)) take_turn(line);
     pollfd entries[] = {{fd_of(line), POLLIN, 0}, {line.process, POLLIN, 0}};
     const bool partial = __real_poll(entries, 1, 0) > 0;
     if (partial) entries[0].fd = -1;
     ::ppoll(entries, 2, &kLook, nullptr);
+}
+
+// Until who sends the log has sent all of it, or is gone.
+void Lines::send_all(const Line& line) {
+    const RealLimit limit;
+    while (!held_up(line) && !ended(line)) {
+        limit.check("a sender of the log does not come to rest");
+        wait_for_input(line);
+    }
 }
 
 // What one statement let go of may let others go on, and these again others.
@@ -190,18 +288,19 @@ void Lines::settle_all() {
     for (bool changed = true; changed;) {
         changed = false;
         for (Line& line : lines_) {
-            if (!line.busy) continue;
-            if (held_up(line) || ended(line)) {
-                if (answered(line)) line.busy = false;
+            if (!line.busy && !line.streams) continue;
+            if (comes_no_further(line) || ended(line)) {
+                if (line.busy && answered(line)) line.busy = false;
                 continue;
             }
-            settle(line);
+            line.streams ? send_all(line) : settle(line);
             changed = true;
         }
     }
     for (Line& line : lines_) {
-        if (line.blocked && (!line.busy || ended(line))) {
-            line.blocked = false;
+        const bool goes_on = line.blocked && (!line.busy || ended(line));
+        if (goes_on || (line.awaited && readable(line) && !held_back(line))) {
+            line.blocked = line.awaited = false;
             world_.wake(line.task);
         }
     }
@@ -270,6 +369,7 @@ void Lines::connected(pg_conn* connection) {
         pause_really();
     }
     line.group = world_.group();
+    line.replicates = replicates(connection);
     __atomic_store_n(&line.slot->gated, 1, __ATOMIC_SEQ_CST);
     lines_.push_back(line);
     ++connections_;
@@ -287,24 +387,34 @@ void Lines::before_request(pg_conn* connection) {
     set_clock();
 }
 
-void Lines::requested(pg_conn* connection) {
+void Lines::requested(pg_conn* connection, bool begins_stream) {
     if (Line* line = find(connection); line != nullptr) {
-        line->answering = line->busy = true;
+        line->answering = line->busy = !begins_stream;
         line->sending = false;
+        line->streams = begins_stream;
+        __atomic_store_n(&line->slot->streams, begins_stream ? 1 : 0, __ATOMIC_SEQ_CST);
     }
     ++statements_;
 }
 
-bool Lines::await(int fd, std::int64_t max_wait_us, bool& ready) {
+bool Lines::await(int fd, int bell, std::int64_t max_wait_us, Waited& waited) {
     Line* line = find(fd);
     if (line == nullptr) return false;
     const std::int64_t until_us = world_.now_us() + max_wait_us;
+    line->bell = bell;
+    if (line->streams) {
+        await_stream(line, until_us, waited);
+        return true;
+    }
     settle(*line);
     settle_all();
-    pollfd readable{fd, POLLIN, 0};
-    while (line->busy && !ended(*line) && __real_poll(&readable, 1, 0) <= 0) {
-        ready = false;
-        if (world_.dying() || world_.now_us() >= until_us) return true;
+    while (line->busy && !ended(*line) && !readable(*line)) {
+        waited.rang = rings(bell);
+        if (waited.rang || world_.dying() || world_.now_us() >= until_us) return true;
+        if (lingers(*line)) {
+            become_visible(line, until_us);
+            continue;
+        }
         ++blocked_;
         line->blocked = true;
         line->task = world_.current();
@@ -312,7 +422,9 @@ bool Lines::await(int fd, std::int64_t max_wait_us, bool& ready) {
         line = find(fd);
         line->blocked = false;
     }
-    ready = true;
+    waited.readable = true;
+    line->linger_us = 0;
+    __atomic_store_n(&line->slot->lingers, 0, __ATOMIC_SEQ_CST);
     if (!std::exchange(line->answering, false) || line->group == World::kNoGroup ||
         world_.dying()) {
         return true;
@@ -323,12 +435,72 @@ bool Lines::await(int fd, std::int64_t max_wait_us, bool& ready) {
     return true;
 }
 
+void Lines::await_stream(Line* line, std::int64_t until_us, Waited& waited) {
+    const int fd = fd_of(*line);
+    settle_all();
+    while (!(waited.rang = rings(line->bell)) && (!readable(*line) || held_back(*line))) {
+        if (world_.dying() || world_.now_us() >= until_us) return;
+        line->awaited = true;
+        line->task = world_.current();
+        // Nobody tells when what was held back is let go.
+        const bool held = held_back(*line);
+        world_.sleep_until(held ? std::min(until_us, held_until_us_) : until_us);
+        line = find(fd);
+        line->awaited = false;
+    }
+    if (waited.rang || world_.dying()) return;
+    waited.readable = true;
+    travel();
+    line = find(fd);
+    if (breaks(line->group)) cut(*line);
+}
+
+// Its client hears of it in the same step.
+void Lines::become_visible(Line* line, std::int64_t until_us) {
+    const int fd = fd_of(*line);
+    world_.sleep_until(std::min(until_us, world_.now_us() + line->linger_us));
+    line = find(fd);
+    line->linger_us = 0;
+    settle(*line);
+    settle_all();
+}
+
+void Lines::before_answer(pg_conn* connection) {
+    Line* line = find(connection);
+    if (line == nullptr || !line->streams || world_.dying()) return;
+    travel();
+    line = find(connection);
+    if (breaks(line->group)) cut(*line);
+    set_clock();
+}
+
+void Lines::answered_stream(pg_conn* connection) {
+    if (const Line* line = find(connection); line != nullptr && line->streams) settle_all();
+}
+
+// What was read makes room for more.
+int Lines::consume(pg_conn* connection) {
+    const Line* line = find(connection);
+    if (line != nullptr && line->streams && held_back(*line)) return 1;
+    const int consumed = __real_PQconsumeInput(connection);
+    if (line == nullptr || load(line->slot->writes) == 0) return consumed;
+    __atomic_fetch_add(&line->slot->asked, 1, __ATOMIC_SEQ_CST);
+    if (line->streams) settle_all();
+    return consumed;
+}
+
+void Lines::rang(int fd) {
+    for (const Line& line : lines_) {
+        if (line.bell == fd && (line.awaited || line.blocked)) world_.wake(line.task);
+    }
+}
+
 void Lines::hear(pg_conn* connection) {
     if (world_.dying()) sever(connection);
     while (PQisBusy(connection) != 0) {
-        bool ready = false;
+        Waited waited;
         if (PQflush(connection) < 0 || PQsocket(connection) < 0 ||
-            !await(PQsocket(connection), kForever, ready) || PQconsumeInput(connection) == 0) {
+            !await(PQsocket(connection), -1, kForever, waited) || PQconsumeInput(connection) == 0) {
             break;
         }
     }
@@ -352,8 +524,11 @@ void Lines::leave(Line& line) {
     const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     ::dup2(nothing, fd);
     ::close(nothing);
-    line.close_us = world_.now_us() + world_.random().between(1, kVanishedMaxUs);
-    line.blocked = false;
+    if (!line.streams) {
+        line.close_us = world_.now_us() + world_.random().between(1, kVanishedMaxUs);
+    }
+    line.left_us = world_.now_us();
+    line.blocked = line.awaited = false;
 }
 
 void Lines::rest(int fd, std::int64_t max_wait_us) {
@@ -388,7 +563,7 @@ void Lines::finish(pg_conn* connection) {
     __real_PQfinish(connection);
     if (line->kept_fd >= 0) return;
     if (!line->busy) await_end(*line);
-    line->blocked = false;
+    line->blocked = line->awaited = false;
     settle_all();
 }
 
@@ -401,24 +576,33 @@ void Lines::keep_time() {
             if (!line.busy) await_end(line);
             continue;
         }
-        std::int64_t due_us = __atomic_load_n(&line.slot->due_us, __ATOMIC_SEQ_CST);
-        if (due_us == 0 || due_us > now_us || ended(line)) continue;
-        __atomic_store_n(&line.slot->due_us, 0, __ATOMIC_SEQ_CST);
-        const std::uint64_t before = load(line.slot->alarms);
-        ::kill(line.pid, SIGALRM);
-        const RealLimit limit;
-        while (!ended(line) && (load(line.slot->alarms) == before || !at_rest(line))) {
-            limit.check("a backend does not hear its alarm");
-            wait_for_input(line);
-        }
+        const auto is_due = [&](const std::int64_t& at_us) {
+            const std::int64_t due_us = __atomic_load_n(&at_us, __ATOMIC_SEQ_CST);
+            return due_us != 0 && due_us <= now_us;
+        };
+        const bool alarmed = is_due(line.slot->due_us);
+        if (ended(line) || lingers(line) || (!alarmed && !is_due(line.slot->wait_us))) continue;
+        if (alarmed) __atomic_store_n(&line.slot->due_us, 0, __ATOMIC_SEQ_CST);
+        alarm(line);
     }
     settle_all();
 }
 
-bool Lines::terminate_one() {
+// Whatever it waits for, it looks at the time.
+void Lines::alarm(const Line& line) {
+    const std::uint64_t before = load(line.slot->alarms);
+    ::kill(line.pid, SIGALRM);
+    const RealLimit limit;
+    while (!ended(line) && (load(line.slot->alarms) == before || !at_rest(line))) {
+        limit.check("a backend does not hear its alarm");
+        wait_for_input(line);
+    }
+}
+
+bool Lines::terminate(const std::function<bool(const Line&)>& which) {
     std::vector<Line*> some;
     for (Line& line : lines_) {
-        if (line.group != World::kNoGroup && !ended(line)) some.push_back(&line);
+        if (line.group != World::kNoGroup && !ended(line) && which(line)) some.push_back(&line);
     }
     if (some.empty()) return false;
     set_clock();
@@ -427,6 +611,14 @@ bool Lines::terminate_one() {
     await_end(line);
     settle_all();
     return true;
+}
+
+bool Lines::terminate_one() {
+    return terminate([](const Line&) { return true; });
+}
+
+bool Lines::terminate_stream() {
+    return terminate([](const Line& line) { return line.streams; });
 }
 
 std::int64_t Lines::wall_us() const {
@@ -476,7 +668,7 @@ namespace {
 
 // A pipeline's statements travel together; libpq may send some before the last is there.
 template <typename Send>
-int send_now(PGconn* connection, bool last, Send real) {
+int send_now(PGconn* connection, bool last, Send real, bool begins_stream = false) {
     Lines* lines = Lines::current();
     if (lines == nullptr) return real();
     if (lines->world().dying()) {
@@ -485,7 +677,7 @@ int send_now(PGconn* connection, bool last, Send real) {
     }
     lines->before_request(connection);
     const int sent = real();
-    if (last) lines->requested(connection);
+    if (last) lines->requested(connection, begins_stream);
     return sent;
 }
 
@@ -534,10 +726,12 @@ void __wrap_PQfinish(PGconn* connection) {
 }
 
 int __wrap_PQsendQuery(PGconn* connection, const char* sql) {
-    return send_now(connection, is_whole(connection), [&] {
+    const auto send = [&] {
         std::string changed;
         return __real_PQsendQuery(connection, planted(sql, changed));
-    });
+    };
+    const bool begins_stream = std::string_view(sql).starts_with("START_REPLICATION");
+    return send_now(connection, is_whole(connection), send, begins_stream);
 }
 
 int __wrap_PQsendQueryParams(PGconn* connection, const char* sql, int count, const Oid* types,
@@ -571,20 +765,43 @@ int __wrap_PQpipelineSync(PGconn* connection) {
     return send_now(connection, true, [&] { return __real_PQpipelineSync(connection); });
 }
 
+int __wrap_PQputCopyData(PGconn* connection, const char* bytes, int size) {
+    if (Lines* lines = Lines::current(); lines != nullptr) lines->before_answer(connection);
+    return __real_PQputCopyData(connection, bytes, size);
+}
+
+int __wrap_PQflush(PGconn* connection) {
+    const int unsent = __real_PQflush(connection);
+    if (Lines* lines = Lines::current(); lines != nullptr) lines->answered_stream(connection);
+    return unsent;
+}
+
+int __wrap_PQconsumeInput(PGconn* connection) {
+    Lines* lines = Lines::current();
+    return lines == nullptr ? __real_PQconsumeInput(connection) : lines->consume(connection);
+}
+
+ssize_t __wrap_write(int fd, const void* bytes, size_t size) {
+    const ssize_t written = __real_write(fd, bytes, size);
+    if (Lines* lines = Lines::current(); lines != nullptr) lines->rang(fd);
+    return written;
+}
+
 int __wrap_poll(pollfd* entries, nfds_t count, int timeout_ms) {
     Lines* lines = Lines::current();
-    bool ready = false;
     if (lines == nullptr || count == 0) return __real_poll(entries, count, timeout_ms);
     const std::int64_t most_us =
         timeout_ms < 0 ? outbox::simulation::kForever : timeout_ms * std::int64_t{1'000};
-    if (!lines->await(entries[0].fd, most_us, ready)) {
+    Lines::Waited waited;
+    if (!lines->await(entries[0].fd, count > 1 ? entries[1].fd : -1, most_us, waited)) {
         if (is_socket(entries[0].fd)) return __real_poll(entries, count, timeout_ms);
         lines->rest(entries[0].fd, most_us);
         return __real_poll(entries, count, 0);
     }
     for (nfds_t i = 0; i < count; ++i) entries[i].revents = 0;
-    if (ready) entries[0].revents = POLLIN;
-    return ready ? 1 : 0;
+    if (waited.readable) entries[0].revents = POLLIN;
+    if (waited.rang) entries[1].revents = POLLIN;
+    return (waited.readable ? 1 : 0) + (waited.rang ? 1 : 0);
 }
 
 }  // extern "C"

@@ -36,9 +36,21 @@ class Lines {
     pg_conn* connect(const char* const* names, const char* const* values, int expand);
     void connected(pg_conn* connection);
     void before_request(pg_conn* connection);
-    void requested(pg_conn* connection);
-    /// False: `fd` is none of the world's. `ready`: there is something to read.
-    bool await(int fd, std::int64_t max_wait_us, bool& ready);
+    void requested(pg_conn* connection, bool begins_stream = false);
+    /// What a wait for a connection ended with, beside the end of its time.
+    struct Waited {
+        bool readable = false;
+        bool rang = false;  ///< The other descriptor can be read.
+    };
+    /// False: `fd` is none of the world's. `bell`: a descriptor that ends the wait; -1: none.
+    bool await(int fd, int bell, std::int64_t max_wait_us, Waited& waited);
+    /// A stream's answer is about to be sent, and has been.
+    void before_answer(pg_conn* connection);
+    void answered_stream(pg_conn* connection);
+    /// Takes what has come, as PQconsumeInput does.
+    int consume(pg_conn* connection);
+    /// `fd` was written to.
+    void rang(int fd);
     void finish(pg_conn* connection);
     /// Until libpq has an answer in hand, or will never have one.
     void hear(pg_conn* connection);
@@ -72,6 +84,17 @@ class Lines {
     void vanish(World::Group group) { vanished_.insert(group); }
     /// Ends the backend of some relay's connection, as an operator does. False: there is none.
     bool terminate_one();
+    /// The same of a stream.
+    bool terminate_stream();
+    /// Until then nothing of a stream arrives.
+    void hold_streams_until(std::int64_t until_us) { held_until_us_ = until_us; }
+    /// The next commit of the connection is in the log so long before others see it.
+    void linger(pg_conn* connection, std::int64_t us);
+    [[nodiscard]] bool has_streams() const;
+    /// The process that reads one; none: `kNoGroup`.
+    [[nodiscard]] World::Group streaming() const;
+    /// The backends whose clients' hosts are gone since `us` or longer.
+    [[nodiscard]] std::set<pid_t> left(std::int64_t us) const;
     /// The server is stopped somehow, and started again.
     void restart(const std::function<void()>& server);
 
@@ -98,6 +121,12 @@ class Lines {
         bool blocked = false;    // its task waits, as another holds the backend up
         World::TaskId task = 0;
         std::int64_t close_us = kNever;  // of one that nobody has
+        std::int64_t left_us = kNever;   // when its host went
+        bool replicates = false;         // to a sender of the log
+        bool streams = false;            // which sends it
+        bool awaited = false;            // a task waits for it
+        int bell = -1;                   // or for this
+        std::int64_t linger_us = 0;      // how long its commit is not to be seen
     };
 
     static int fd_of(const Line& line);
@@ -109,11 +138,23 @@ class Lines {
     [[nodiscard]] bool outage(World::Group group) const;
     [[nodiscard]] static bool ended(const Line& line);
     [[nodiscard]] static bool at_rest(const Line& line);
+    [[nodiscard]] static bool heard_all(const Line& line);
     [[nodiscard]] static bool held_up(const Line& line);
+    [[nodiscard]] static bool is_idle(const Line& line);
+    [[nodiscard]] static bool chokes(const Line& line);
+    [[nodiscard]] static bool lingers(const Line& line);
+    [[nodiscard]] static bool comes_no_further(const Line& line);
+    [[nodiscard]] static bool readable(const Line& line);
+    [[nodiscard]] bool held_back(const Line& line) const;
+    void await_stream(Line* line, std::int64_t until_us, Waited& waited);
+    void become_visible(Line* line, std::int64_t until_us);
+    bool terminate(const std::function<bool(const Line&)>& which);
+    static void alarm(const Line& line);
     [[nodiscard]] bool answered(const Line& line);
     static void take_turn(const Line& line);
     void settle(Line& line);
     static void wait_for_input(const Line& line);
+    void send_all(const Line& line);
     void settle_all();
     void await_end(const Line& line);
     void cut(Line& line);
@@ -126,6 +167,7 @@ class Lines {
     std::list<Line> lines_;
     std::set<World::Group> vanished_;
     std::int64_t away_until_us_ = 0;
+    std::int64_t held_until_us_ = 0;
     std::string peeked_;
     std::function<std::uint64_t()> id_bits_;
     Plant plant_;

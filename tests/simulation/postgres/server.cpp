@@ -30,6 +30,10 @@ constexpr const char* kStill[] = {"autovacuum = off",
                                   "shared_buffers = '64MB'",
                                   "bgwriter_lru_maxpages = 0",
                                   "wal_writer_delay = '10s'",
+                                  "wal_init_zero = off",
+                                  "max_slot_wal_keep_size = '16MB'",
+                                  "max_wal_senders = 20",
+                                  "max_replication_slots = 20",
                                   "log_min_messages = fatal"};
 
 // With its owners.
@@ -153,9 +157,9 @@ void Server::free_slots() {
 }
 
 void Server::free_slot(ServerSlot& slot) {
-    slot.due_us = 0;
-    slot.alarms = slot.wakes = slot.seen = slot.reads = slot.gated = slot.waits = slot.turn =
-        slot.asleep = 0;
+    ServerSlot unused{};
+    unused.pid = slot.pid;
+    slot = unused;
     __atomic_store_n(&slot.pid, 0, __ATOMIC_SEQ_CST);
 }
 
@@ -171,12 +175,37 @@ void Server::reset(Layout layout) {
         control.exec("ROLLBACK PREPARED '" + *row[0] + "'");
     }
     control.exec(reset_[index_of(layout)]);
+    if (layout != Layout::kReceiving) {
+        control.exec(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT "
+            "active");
+        control.exec("DROP PUBLICATION IF EXISTS outbox");
+        control.exec(kPublication);
+    }
     if (layout == Layout::kKeep) {
         control.exec(
             "DELETE FROM outbox_segments; INSERT INTO outbox_segments SELECT * FROM "
             "simulation.segments; SELECT setval('outbox_segment', last_value, is_called) FROM "
             "simulation.segment");
     }
+}
+
+void Server::flush() {
+    control(Layout::kDelete).exec("SELECT txid_current()");
+}
+
+void Server::grow_log() {
+    for (int segment = 0; segment < 2; ++segment) {
+        flush();
+        control(Layout::kDelete).exec("SELECT pg_switch_wal()");
+    }
+    flush();
+}
+
+void Server::give_up_slots() {
+    grow_log();
+    grow_log();
+    control(Layout::kDelete).exec("CHECKPOINT");
 }
 
 void Server::crash() {
@@ -197,7 +226,7 @@ void Server::shut_down() {
     set_clock(0);
     controls_[0]->exec(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
-        "backend_type = 'client backend'");
+        "backend_type IN ('client backend', 'walsender')");
     for (ServerSlot& slot : clock_->slots) {
         __atomic_store_n(&slot.gated, 0, __ATOMIC_SEQ_CST);
         __atomic_store_n(&slot.turn, 1, __ATOMIC_SEQ_CST);

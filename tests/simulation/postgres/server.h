@@ -46,6 +46,16 @@ class Server {
     void reset(Layout layout);
     /// Beside the simulation, at once, in the layout's database.
     test::Pg& control(Layout layout);
+    /// What is committed without one is in the log by now, too.
+    void flush();
+    /// Somebody writes 16 MiB or more.
+    void grow_log();
+    /// And so much that the server ends who reads a slot from before, which is invalid then.
+    void give_up_slots();
+    /// SQL that makes the publication, as `migrate` does.
+    static constexpr const char* kPublication =
+        "CREATE PUBLICATION outbox FOR TABLE public.outbox_events WITH (publish = 'insert', "
+        "publish_via_partition_root = true)";
     void crash();
     /// A copy of all that it holds, for which it is shut down and started again.
     void copy();

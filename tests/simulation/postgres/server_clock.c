@@ -1,5 +1,5 @@
 /* Loaded into the server of the simulation (LD_PRELOAD): its clock is the simulation's, its timers
-   are wound up by nobody but it, and it says when it sleeps. */
+   and its sleeps are ended by nobody but it, and it says when it sleeps. */
 #define _GNU_SOURCE /* NOLINT(bugprone-reserved-identifier): the C library's */
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,6 +21,8 @@ static struct ServerSlot* own;
 static int64_t own_pid;
 static int64_t epoll_pid;
 static int lock_epoll; /* what it waits on where it waits for no client */
+static int client_epoll = -1; /* what waits for its client to read */
+static int client_fd = -1;
 static void (*alarm_handler)(int);
 
 __attribute__((constructor)) static void map_clock(void) {
@@ -110,18 +112,55 @@ int sigaction(int signal, const struct sigaction* action, struct sigaction* old)
     return real(signal, &ours, old);
 }
 
-/* SetLatch of another process. */
+static void await_turn(struct ServerSlot* slot) {
+    const struct timespec moment = {0, 20000};
+    atomic_store(&slot->turn, 0);
+    atomic_store(&slot->waits, 1);
+    while (!atomic_load(&slot->turn)) nanosleep(&moment, NULL);
+}
+
+/* SetLatch of another process. A commit wakes who sends the log before others see its rows. */
 int kill(pid_t pid, int signal) {
     static int (*real)(pid_t, int);
     if (real == NULL) real = dlsym(RTLD_NEXT, "kill");
-    if (signal == SIGURG && shared != NULL) {
-        for (int i = 0; i < kServerSlots; ++i) {
-            if (atomic_load(&shared->slots[i].pid) != pid) continue;
-            atomic_fetch_add(&shared->slots[i].wakes, 1);
-            break;
-        }
+    struct ServerSlot* woken = NULL;
+    for (int i = 0; signal == SIGURG && shared != NULL && i < kServerSlots; ++i) {
+        if (atomic_load(&shared->slots[i].pid) != pid) continue;
+        woken = &shared->slots[i];
+        atomic_fetch_add(&woken->wakes, 1);
+        break;
     }
-    return real(pid, signal);
+    const int result = real(pid, signal);
+    struct ServerSlot* slot = woken == NULL ? NULL : own_slot();
+    if (slot != NULL && atomic_load(&woken->streams) && atomic_load(&slot->lingers)) {
+        atomic_store(&slot->lingers, 0);
+        await_turn(slot);
+    }
+    return result;
+}
+
+int epoll_ctl(int epoll, int change, int fd, struct epoll_event* event) {
+    static int (*real)(int, int, int, struct epoll_event*);
+    if (real == NULL) real = dlsym(RTLD_NEXT, "epoll_ctl");
+    if (event != NULL && (event->events & EPOLLOUT) != 0) {
+        client_epoll = epoll;
+        client_fd = fd;
+    } else if (epoll == client_epoll && fd == client_fd) {
+        client_epoll = -1;
+    }
+    return real(epoll, change, fd, event);
+}
+
+/* Until there is something to do, or the simulation wants it to look. */
+static int sleep_well(struct ServerSlot* slot, int epoll, struct epoll_event* events, int most,
+                      int timeout, const sigset_t* mask) {
+    if (!atomic_load(&slot->writes)) return epoll_pwait(epoll, events, most, timeout, mask);
+    while (1) {
+        const uint64_t asked = atomic_load(&slot->asked);
+        const int count = epoll_pwait(epoll, events, most, 1, mask);
+        if (count != 0) return count;
+        atomic_store(&slot->looked, asked);
+    }
 }
 
 /* The first that a process makes is for its latch alone (InitializeLatchWaitSet). */
@@ -147,22 +186,24 @@ int epoll_wait(int epoll, struct epoll_event* events, int most, int timeout) {
     sigemptyset(&alarm);
     sigaddset(&alarm, SIGALRM);
     sigprocmask(SIG_BLOCK, &alarm, &before);
+    const int64_t now_us = atomic_load(&shared->wall_us);
+    if (timeout > 0 && now_us != 0) {
+        atomic_store(&slot->wait_us, now_us + (int64_t)timeout * 1000);
+        timeout = -1;
+    }
     const uint64_t seen = atomic_load(&slot->wakes);
     int count = real(epoll, events, most, 0);
     if (count == 0) {
         atomic_store(&slot->seen, seen);
         atomic_store(&slot->reads, epoll != lock_epoll);
+        atomic_store(&slot->writes, epoll == client_epoll);
         atomic_store(&slot->asleep, 1);
-        count = epoll_pwait(epoll, events, most, timeout, &before);
+        count = sleep_well(slot, epoll, events, most, timeout, &before);
         atomic_store(&slot->asleep, 0);
     }
     const int error = errno;
-    if (count != 0 && epoll == lock_epoll && atomic_load(&slot->gated)) {
-        const struct timespec moment = {0, 20000};
-        atomic_store(&slot->turn, 0);
-        atomic_store(&slot->waits, 1);
-        while (!atomic_load(&slot->turn)) nanosleep(&moment, NULL);
-    }
+    atomic_store(&slot->wait_us, 0);
+    if (count != 0 && epoll == lock_epoll && atomic_load(&slot->gated)) await_turn(slot);
     sigprocmask(SIG_SETMASK, &before, NULL);
     errno = error;
     return count;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "tests/simulation/postgres/history.h"
 #include "tests/simulation/postgres/seeds.h"
@@ -13,10 +14,11 @@ namespace {
 constexpr std::uint64_t kDefaultSeeds = 200;
 constexpr std::uint64_t kShortSeeds = 12;
 
-PostgresVerdict history_of(std::uint64_t seed) {
+PostgresVerdict history_of(std::uint64_t seed,
+                           const char* kind = std::getenv("OUTBOX_SIMULATION_KIND")) {
     PostgresSettings settings = PostgresSettings::from_seed(seed, Server::for_tests());
     settings.settings.tracing = true;
-    if (const char* kind = std::getenv("OUTBOX_SIMULATION_KIND")) settings.only(kind);
+    if (kind != nullptr) settings.only(kind);
     return PostgresHistory(Server::for_tests(), settings).run();
 }
 
@@ -38,6 +40,8 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
         all.repeats += verdict.repeats;
         all.dead += verdict.dead;
         all.epochs += verdict.epochs;
+        all.joins += verdict.joins;
+        all.streamed += verdict.streamed;
         all.statements += verdict.statements;
         all.blocked += verdict.blocked;
         all.connections += verdict.connections;
@@ -48,6 +52,7 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
         "%zu connections, %zu statements, %zu waits for locks\n",
         static_cast<unsigned long long>(count), all.events, all.repeats, all.dead,
         static_cast<unsigned long long>(all.epochs), all.connections, all.statements, all.blocked);
+    std::printf("%zu joins of the stream, which brought %zu events\n", all.joins, all.streamed);
     for (const auto& [what, times] : all.happened) std::printf("%6zu x %s\n", times, what.c_str());
     if (one || goes_on || count < kShortSeeds || std::getenv("OUTBOX_SIMULATION_KIND") != nullptr) {
         return;
@@ -58,7 +63,19 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
     EXPECT_GT(all.dead, count / 4);
     EXPECT_GT(all.epochs, count * 2);
     EXPECT_GT(all.blocked, count);
+    EXPECT_GT(all.joins, count / 4);
+    EXPECT_GT(all.streamed, count);
     EXPECT_GT(all.happened.size(), 10U);
+}
+
+TEST(SimulationOnPostgres, SeedsThatOnceFailedKeepThePromises) {
+    static constexpr std::pair<const char*, std::uint64_t> kSeeds[] = {
+        {"publications", 12},  // the publication did not show the table, and the stream went on
+    };
+    for (const auto& [kind, seed] : kSeeds) {
+        const PostgresVerdict verdict = history_of(seed, kind);
+        EXPECT_TRUE(verdict.violations.empty()) << kind << "\n" << report(seed, verdict, kEvery);
+    }
 }
 
 // OUTBOX_SIMULATION_SEEDS and OUTBOX_SIMULATION_FIRST_SEED: of these.
@@ -77,6 +94,55 @@ TEST(SimulationOnPostgres, OneSeedIsOneHistory) {
     }
     EXPECT_EQ(fingerprints.size(), count);
 }
+
+// A guard of the stream that is taken out of a statement of ours.
+struct Planted {
+    const char* name;
+    const char* kind;  // of chaos that shows it
+    Lines::Plant plant;
+    std::uint64_t from = 1;  // the seed that found it last
+};
+
+class PlantedInTheStream : public testing::TestWithParam<Planted> {};
+
+constexpr std::uint64_t kFoundWithin = 100;
+
+TEST_P(PlantedInTheStream, IsFound) {
+    std::size_t planted = 0;
+    const std::uint64_t from = GetParam().from;
+    for (std::uint64_t seed = from; seed < from + kFoundWithin; ++seed) {
+        PostgresSettings settings = PostgresSettings::from_seed(seed, Server::for_tests());
+        settings.only(GetParam().kind);
+        settings.plant = GetParam().plant;
+        const PostgresVerdict verdict = PostgresHistory(Server::for_tests(), settings).run();
+        planted += verdict.planted;
+        if (verdict.violations.empty()) continue;
+        std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
+                    verdict.violations.front().c_str());
+        EXPECT_GT(planted, 0U) << verdict.violations.front();
+        return;
+    }
+    ADD_FAILURE() << "not found within " << kFoundWithin << " seeds; taken out " << planted
+                  << " times";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Guards, PlantedInTheStream,
+    testing::Values(Planted{"WhatNobodySeesIsHandedOut",
+                            "lingers",
+                            {"SELECT pg_current_snapshot()::text, ", "SELECT '1:2000000000:', "}},
+                    Planted{"ChangesOfThePublicationAreNotLookedAt",
+                            "publications",
+                            {"string_agg(version, '/' ORDER BY version)", "max('1')"},
+                            12},
+                    Planted{"TheLogThatIsKeptIsNotLookedAt",
+                            "growth",
+                            {"max(pg_wal_lsn_diff(", "max(0 * pg_wal_lsn_diff("}},
+                    Planted{"TheSlotStays", "cuts", {" TEMPORARY LOGICAL ", " LOGICAL "}},
+                    Planted{"TheServerWaitsForAHostThatIsGone",
+                            "hosts",
+                            {"wal_sender_timeout = '10s'", "wal_sender_timeout = 0"}}),
+    [](const auto& planted) { return std::string(planted.param.name); });
 
 }  // namespace
 }  // namespace outbox::simulation

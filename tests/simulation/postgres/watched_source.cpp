@@ -30,6 +30,7 @@ class WatchedReader final : public spi::Reader {
         const std::size_t closed_before = out.closed.size();
         Status status = reader_->read(limits, out);
         note(out, before);
+        if (streams_) watch_.judge.streamed.events += out.size() - before;
         if (watch_.world.tracing()) trace(out, before, closed_before, status);
         return status;
     }
@@ -41,7 +42,12 @@ class WatchedReader final : public spi::Reader {
     }
     void forget(std::span<const Position> positions) override { reader_->forget(positions); }
     Waited wait(std::chrono::milliseconds max_wait) override { return reader_->wait(max_wait); }
-    std::optional<spi::ReadPath> new_path() override { return reader_->new_path(); }
+    std::optional<spi::ReadPath> new_path() override {
+        auto path = reader_->new_path();
+        if (path) streams_ = path->path == "stream";
+        if (path && streams_) ++watch_.judge.streamed.joins;
+        return path;
+    }
 
   private:
     void note(const spi::EventBatch& batch, std::size_t from) {
@@ -70,6 +76,7 @@ class WatchedReader final : public spi::Reader {
 
     std::unique_ptr<spi::Reader> reader_;
     Watch& watch_;
+    bool streams_ = false;
 };
 
 class WatchedRecorder final : public spi::Recorder {

@@ -278,7 +278,7 @@ std::int64_t Judge::worst_latency_us() const {
 // Where no process, destination or database was away, and there is room for what waits, an event
 // that fails delays nothing but its own key. A term may have to begin anew, and a record without
 // an answer is the route's until it fails.
-void Judge::check_latency() {
+void Judge::check_latency(std::int64_t more_us) {
     if (settings_.kills || settings_.pauses || settings_.outages || settings_.database_outages ||
         settings_.promotions) {
         return;
@@ -288,7 +288,7 @@ void Judge::check_latency() {
     if (options.max_waiting < kRoom || options.max_in_flight_bytes < kRoom * kRoom) return;
     const std::int64_t most_us =
         (options.lease_ttl_ms + options.retry.max_ms * options.retry.max_attempts) * kMs +
-        2 * kSecond;
+        2 * kSecond + more_us;
     if (const std::int64_t worst_us = worst_latency_us(); worst_us > most_us) {
         violation("an event with nothing wrong in its key waited for " +
                   std::to_string(worst_us / kMs) + " ms, with a limit of " +

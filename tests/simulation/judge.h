@@ -114,8 +114,9 @@ class Judge {
     /// Checks that nothing is lost; names what is.
     void finish();
     /// Checks that nothing was late whose key had nothing wrong with it. Not where backends are
-    /// ended, locks held or routes changed, which others may wait for.
-    void check_latency();
+    /// ended, locks held or routes changed, which others may wait for. `more_us`: that they may
+    /// wait for something else.
+    void check_latency(std::int64_t more_us = 0);
     /// A call to the database that takes long has begun.
     void slow_call(std::int64_t us) {
         slow_calls_.emplace_back(world_.now_us(), world_.now_us() + us);

@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t kTick = 50 * kMs;  // of the server's own timers
 // wal_sender_timeout of the product, and a look at it.
 constexpr std::int64_t kMaxSilenceUs = 11 * kSecond;
+// How long a stream may go on that brings nothing, until that is seen.
+constexpr std::int64_t kLookAtPublicationUs = 5 * kSecond;
 constexpr std::int64_t kMaxKeptLog = std::int64_t{12} << 20;
 constexpr const char* kLifeOfTable =
     "to_regclass('public.outbox_events')::oid::text || '/' || "
@@ -76,7 +78,8 @@ void PostgresSettings::take_stream(Random& random) {
     hosts = random.chance(0.1);
     publications = random.chance(0.3);
     bursts = random.chance(0.2);
-    lingers = random.chance(0.5) && !crashes && !set_backs;
+    levels = random.chance(0.05);
+    lingers = random.chance(0.5) && !crashes && !set_backs && !levels;
 }
 
 void PostgresSettings::only(const std::string& kind) {
@@ -92,11 +95,12 @@ void PostgresSettings::only(const std::string& kind) {
                                                    {"cuts", &cuts},
                                                    {"growth", &growth},
                                                    {"hosts", &hosts},
+                                                   {"levels", &levels},
                                                    {"publications", &publications},
                                                    {"bursts", &bursts},
                                                    {"lingers", &lingers}};
     for (const auto& [name, on] : kinds) *on = kind == name;
-    if (!streams && (cuts || growth || hosts || publications || bursts || lingers)) {
+    if (!streams && (cuts || growth || hosts || levels || publications || bursts || lingers)) {
         Random random(settings.seed);
         take_stream(random);
         for (const auto& [name, on] : kinds) *on = kind == name;
@@ -136,6 +140,7 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
     config_.mode = postgres::Mode::kPolling;
     server.reset(kind_.layout);
     lines_.plant(kind_.plant);
+    lines_.on_slow([this](std::int64_t us) { judge_.slow_call(us); });
 }
 
 PostgresHistory::~PostgresHistory() {
@@ -205,6 +210,9 @@ PostgresVerdict PostgresHistory::run() {
         world_.run(until_us, [&] { return broken() || !keeps_for_nobody_; });
     }
     if (!broken()) judge_.finish();
+    if (!broken() && nobody_interferes()) {
+        judge_.check_latency(kind_.publications ? kLookAtPublicationUs : 0);
+    }
     PostgresVerdict verdict;
     verdict.violations = judge_.violations();
     verdict.events = judge_.events();
@@ -223,6 +231,13 @@ PostgresVerdict PostgresHistory::run() {
     verdict.blocked = lines_.blocked();
     verdict.connections = lines_.connections();
     return verdict;
+}
+
+// But with the stream, which gives way to the table.
+bool PostgresHistory::nobody_interferes() const {
+    return !kind_.terminations && !kind_.holds && !kind_.anew && !kind_.tenants && !kind_.letters &&
+           !kind_.delays && !kind_.route_changes && !kind_.crashes && !kind_.set_backs &&
+           !kind_.hosts && !kind_.levels;
 }
 
 void PostgresHistory::keep_time() {
@@ -452,7 +467,8 @@ void PostgresHistory::watch_relays() {
 }
 
 bool PostgresHistory::may_end(const ErrorInfo& error) {
-    if (unpublished_ && error.code == ErrorCode::kUnsupported) return true;
+    const bool no_stream = unpublished_ || levels_ % 2 != 0;
+    if (no_stream && error.code == ErrorCode::kUnsupported) return true;
     if (error.code != ErrorCode::kTableReset || times_anew_ == 0) return false;
     ++resets_;
     return true;
@@ -497,6 +513,7 @@ void PostgresHistory::chaos() {
         server_.grow_log();
     });
     add(kind_.hosts, [&] { lose_a_host(); });
+    add(kind_.levels, [&] { change_level(); });
     add(kind_.publications, [&] {
         if (!unpublished_) world_.spawn(World::kNoGroup, "owner", [this] { change_publication(); });
     });
@@ -582,6 +599,15 @@ void PostgresHistory::lose_a_host() {
     (*found)->kill();
     living_.erase(found);
     start_relay();
+}
+
+// For which the server is started again: that takes seconds.
+void PostgresHistory::change_level() {
+    constexpr int kMost = 2;
+    if (levels_ == kMost) return;
+    const bool logical = ++levels_ % 2 == 0;
+    lines_.restart([&] { server_.set_wal_level(logical); });
+    did(logical ? "wal_level is logical again" : "wal_level is replica");
 }
 
 // An owner changes what is published, and mends it after a while.
@@ -813,23 +839,26 @@ void PostgresHistory::audit_slots(test::Pg& control) {
     const std::int64_t most_us = looks ? 3 * kSecond : 16 * kSecond;
     const std::set<pid_t> gone = lines_.left(0);
     const std::set<pid_t> long_gone = lines_.left(kMaxSilenceUs);
-    bool keeps_much = false;
     keeps_for_nobody_ = false;
+    std::map<std::string, std::int64_t> keep_much;
     for (const auto& row : control.query(
-             "SELECT coalesce(active_pid, 0), (pg_current_wal_lsn() - restart_lsn)::bigint FROM "
-             "pg_replication_slots")) {
+             "SELECT coalesce(active_pid, 0), (pg_current_wal_lsn() - restart_lsn)::bigint, "
+             "slot_name FROM pg_replication_slots")) {
         const pid_t reader = std::stoi(*row[0]);
         if (reader == 0) judge_.violation("a slot stays that nobody reads");
         if (long_gone.contains(reader)) {
             judge_.violation("the server keeps its log for a relay that is gone");
         }
         keeps_for_nobody_ = keeps_for_nobody_ || gone.contains(reader);
-        keeps_much = keeps_much || (row[1] && std::stoll(*row[1]) > kMaxKeptLog);
+        if (!row[1] || std::stoll(*row[1]) <= kMaxKeptLog) continue;
+        const auto before = keep_much_.find(*row[2]);
+        const std::int64_t since_us = before == keep_much_.end() ? world_.now_us() : before->second;
+        keep_much[*row[2]] = since_us;
+        if (world_.now_us() - since_us > most_us) {
+            judge_.violation("the server keeps more of its log for a relay than it may");
+        }
     }
-    kept_since_us_ = keeps_much ? std::min(kept_since_us_, world_.now_us()) : kNever;
-    if (keeps_much && world_.now_us() - kept_since_us_ > most_us) {
-        judge_.violation("the server keeps more of its log for a relay than it may");
-    }
+    keep_much_ = std::move(keep_much);
 }
 
 // What the tables say, beside the world.

@@ -35,6 +35,7 @@ struct PostgresSettings {
     bool growth = false;        ///< Much is written to the log by others.
     bool hosts = false;         ///< Hosts of relays that stream are gone.
     bool publications = false;  ///< Somebody changes the publication.
+    bool levels = false;        ///< The server's log is not enough for a stream for a while.
     bool bursts = false;        ///< Some transactions are larger than a stream's queue.
     bool lingers = false;       ///< Some commits are in the log before they are seen.
     Lines::Plant plant;
@@ -92,6 +93,8 @@ class PostgresHistory {
     void hold();
     void hurt_a_stream();
     void lose_a_host();
+    void change_level();
+    [[nodiscard]] bool nobody_interferes() const;
     void change_publication();
     void burst(int writer);
     [[nodiscard]] postgres::PostgresSourceConfig config_of(int relay) const;
@@ -149,10 +152,12 @@ class PostgresHistory {
     std::set<Position> copied_;
     std::map<Position, Position> copied_numbers_;
     int resets_ = 0;  // processes that ended as the table is another, since somebody settled that
-    std::int64_t kept_since_us_ = kNever;  // more of the log than relays allow
-    bool keeps_for_nobody_ = false;        // a slot for a relay whose host is gone
-    bool unpublished_ = false;             // somebody changes the publication now
-    std::set<std::string> paused_;         // tenants
+    // Since when slots keep more of the log than relays allow.
+    std::map<std::string, std::int64_t> keep_much_;
+    int levels_ = 0;                 // how often it was changed
+    bool keeps_for_nobody_ = false;  // a slot for a relay whose host is gone
+    bool unpublished_ = false;       // somebody changes the publication now
+    std::set<std::string> paused_;   // tenants
     bool settling_ = false;
     bool done_ = false;
     std::map<std::string, std::size_t> happened_;

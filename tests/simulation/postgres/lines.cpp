@@ -145,7 +145,9 @@ void Lines::set_clock() {
 void Lines::travel() {
     Random& random = world_.random();
     const bool slow = random.chance(0.002);
-    world_.sleep(slow ? random.between(1, 4'000) * kMs : random.between(20, 1'500));
+    const std::int64_t us = slow ? random.between(1, 4'000) * kMs : random.between(20, 1'500);
+    if (slow && slow_) slow_(us);
+    world_.sleep(us);
 }
 
 void Lines::linger(pg_conn* connection, std::int64_t us) {
@@ -478,14 +480,20 @@ void Lines::answered_stream(pg_conn* connection) {
     if (const Line* line = find(connection); line != nullptr && line->streams) settle_all();
 }
 
-// What was read makes room for more.
+// What is read of a stream makes room for more, which is read with it: how much of it fits on the
+// way at a time is nobody's will.
 int Lines::consume(pg_conn* connection) {
     const Line* line = find(connection);
-    if (line != nullptr && line->streams && held_back(*line)) return 1;
-    const int consumed = __real_PQconsumeInput(connection);
-    if (line == nullptr || load(line->slot->writes) == 0) return consumed;
-    __atomic_fetch_add(&line->slot->asked, 1, __ATOMIC_SEQ_CST);
-    if (line->streams) settle_all();
+    if (line == nullptr) return __real_PQconsumeInput(connection);
+    if (line->streams && held_back(*line)) return 1;
+    const bool choked = chokes(*line);
+    int consumed = __real_PQconsumeInput(connection);
+    while (consumed != 0 && choked && line->streams) {
+        __atomic_fetch_add(&line->slot->asked, 1, __ATOMIC_SEQ_CST);
+        send_all(*line);
+        if (!readable(*line)) break;
+        consumed = __real_PQconsumeInput(connection);
+    }
     return consumed;
 }
 

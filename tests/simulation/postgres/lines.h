@@ -71,6 +71,8 @@ class Lines {
     /// What the ids of events that production code makes end with.
     void end_ids_with(std::function<std::uint64_t()> bits) { id_bits_ = std::move(bits); }
     [[nodiscard]] std::uint64_t id_bits() const { return id_bits_(); }
+    /// Told when something takes long on its way, and how long.
+    void on_slow(std::function<void(std::int64_t)> tell) { slow_ = std::move(tell); }
     void plant(Plant plant) { plant_ = std::move(plant); }
     /// How many statements it was taken out of.
     [[nodiscard]] std::size_t planted() const { return planted_; }
@@ -170,6 +172,7 @@ class Lines {
     std::int64_t held_until_us_ = 0;
     std::string peeked_;
     std::function<std::uint64_t()> id_bits_;
+    std::function<void(std::int64_t)> slow_;
     Plant plant_;
     std::size_t planted_ = 0;
     std::size_t statements_ = 0;

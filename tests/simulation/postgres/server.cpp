@@ -168,6 +168,7 @@ test::Pg& Server::control(Layout layout) {
 }
 
 void Server::reset(Layout layout) {
+    if (!logical_) set_wal_level(true);
     free_slots();
     test::Pg& control = this->control(layout);
     for (const auto& row : control.query("SELECT gid FROM pg_prepared_xacts WHERE database = "
@@ -206,6 +207,14 @@ void Server::give_up_slots() {
     grow_log();
     grow_log();
     control(Layout::kDelete).exec("CHECKPOINT");
+}
+
+void Server::set_wal_level(bool logical) {
+    logical_ = logical;
+    controls_[0]->exec(std::string("ALTER SYSTEM SET wal_level = ") +
+                       (logical ? "logical" : "replica"));
+    shut_down();
+    start_again();
 }
 
 void Server::crash() {

@@ -56,6 +56,8 @@ class Server {
     static constexpr const char* kPublication =
         "CREATE PUBLICATION outbox FOR TABLE public.outbox_events WITH (publish = 'insert', "
         "publish_via_partition_root = true)";
+    /// Started again with a log that is enough for a stream, or is not.
+    void set_wal_level(bool logical);
     void crash();
     /// A copy of all that it holds, for which it is shut down and started again.
     void copy();
@@ -73,6 +75,7 @@ class Server {
     std::unique_ptr<test::PostgresServer> server_;
     std::unique_ptr<test::Pg> controls_[3];
     std::string reset_[3];  // SQL
+    bool logical_ = true;
 };
 
 }  // namespace outbox::simulation

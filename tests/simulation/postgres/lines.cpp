@@ -157,6 +157,10 @@ void Lines::linger(pg_conn* connection, std::int64_t us) {
     __atomic_store_n(&line->slot->lingers, 1, __ATOMIC_SEQ_CST);
 }
 
+bool Lines::somebody_lingers() const {
+    return std::any_of(lines_.begin(), lines_.end(), lingers);
+}
+
 bool Lines::has_streams() const {
     return std::any_of(lines_.begin(), lines_.end(), [](const Line& line) { return line.streams; });
 }

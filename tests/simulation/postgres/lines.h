@@ -92,6 +92,8 @@ class Lines {
     void hold_streams_until(std::int64_t until_us) { held_until_us_ = until_us; }
     /// The next commit of the connection is in the log so long before others see it.
     void linger(pg_conn* connection, std::int64_t us);
+    /// One does now: the server makes no checkpoint.
+    [[nodiscard]] bool somebody_lingers() const;
     [[nodiscard]] bool has_streams() const;
     /// The process that reads one; none: `kNoGroup`.
     [[nodiscard]] World::Group streaming() const;

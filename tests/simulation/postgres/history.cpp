@@ -467,7 +467,8 @@ void PostgresHistory::watch_relays() {
 }
 
 bool PostgresHistory::may_end(const ErrorInfo& error) {
-    const bool no_stream = unpublished_ || levels_ % 2 != 0;
+    // What it saw may have been mended since.
+    const bool no_stream = kind_.publications || levels_ % 2 != 0;
     if (no_stream && error.code == ErrorCode::kUnsupported) return true;
     if (error.code != ErrorCode::kTableReset || times_anew_ == 0) return false;
     ++resets_;

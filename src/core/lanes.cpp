@@ -327,6 +327,21 @@ void Lanes::gone(const Due& due) {
     settle(id);
 }
 
+bool Lanes::return_due(const Due& due) {
+    const LaneId id = table_.find(due.key);
+    OUTBOX_CHECK(id != kNoLane && lanes_[id].waiting && lanes_[id].waiting->outstanding > 0,
+                 "a lane gets back only what it handed out");
+    Lane& lane = lanes_[id];
+    Waiting& waiting = *lane.waiting;
+    if (!lane.parking || waiting.withdrawn) return false;
+    waiting.events.emplace_front(due.position, due.sent);
+    ++waiting_count_;
+    if (due.attempts > 0) waiting.retries[due.position] = {due.attempts, 0};
+    if (waiting.uncounted) uncount(waiting);
+    if (--waiting.outstanding == 0) settle(id);
+    return true;
+}
+
 LaneId Lanes::find_or_add(LaneKey key, TenantId tenant) {
     LaneId id = table_.find(key);
     if (id != kNoLane) {

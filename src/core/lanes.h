@@ -159,6 +159,10 @@ class Lanes {
     void refill(const Due& due, std::uint32_t batch, std::uint32_t index);
     /// The row of `due` is gone: nothing to send.
     void gone(const Due& due);
+    /// Instead of fetching `due`, where an event of its key that was fetched has failed meanwhile:
+    /// it is handed out again with that one, which gives up its memory once all of the key are
+    /// back. Of one key the last is returned first. False: it has to be fetched.
+    [[nodiscard]] bool return_due(const Due& due);
 
     /// An event that lost its slot because its key waits or was withdrawn.
     struct Released {

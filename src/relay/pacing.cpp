@@ -48,11 +48,26 @@ void Pacing::refill(std::int64_t now_us) {
         const std::size_t most = flow_.options.max_in_flight_bytes;
         const std::size_t room = most - std::min(most, flow_.held.bytes());
         // With no room at all one at a time, so that a key can always go on.
-        if (room == 0 && flow_.held.bytes() > 0) return;
+        if (room == 0 && flow_.held.bytes() > 0) {
+            if (!return_due()) return;
+            continue;
+        }
         const std::size_t count =
             std::clamp<std::size_t>(room / flow_.held.bytes_per_event(), 1, due_.size());
         if (!refill_some(now_us, count)) return;
     }
+}
+
+// What is fetched of a key that failed is kept until the rest of it is there, for which there is no
+// room. False: nothing could be returned.
+bool Pacing::return_due() {
+    const std::size_t before = due_.size();
+    for (std::size_t i = before; i-- > 0;) {
+        if (flow_.lanes.return_due(due_[i]))
+            due_.erase(due_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    flow_.release_waiting();
+    return due_.size() < before;
 }
 
 // The first `count` of those that are due. False: the database did not answer.

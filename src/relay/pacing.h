@@ -57,6 +57,7 @@ class Pacing {
     [[nodiscard]] bool may_read() const;
     [[nodiscard]] bool may_refill() const;
     [[nodiscard]] bool may_take_back() const;
+    [[nodiscard]] bool return_due();
     [[nodiscard]] bool refill_some(std::int64_t now_us, std::size_t count);
     void read_failed(const ErrorInfo& error, std::int64_t now_us);
     void read_recovered();

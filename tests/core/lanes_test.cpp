@@ -140,7 +140,11 @@ class Model {
         std::sort(due_.begin(), due_.end(),
                   [](const auto& a, const auto& b) { return a.position < b.position; });
     }
-    void fetched(std::uint32_t which_are_gone) {
+    // The first of those that are due, as there may be no room for more.
+    void fetched(std::uint32_t which_are_gone, std::size_t most = SIZE_MAX) {
+        const std::vector<Lanes::Due> left(
+            due_.begin() + static_cast<std::ptrdiff_t>(std::min(most, due_.size())), due_.end());
+        due_.resize(due_.size() - left.size());
         for (const Lanes::Due& due : due_) {
             which_are_gone = which_are_gone * 1664525 + 1013904223;
             RC_ASSERT(due.attempts == attempts_[due.position]);
@@ -154,7 +158,13 @@ class Model {
                 lanes_.refill(due, static_cast<std::uint32_t>(due.position), 0);
             }
         }
-        due_.clear();
+        due_ = left;
+    }
+    void return_due() {
+        for (std::size_t i = due_.size(); i-- > 0;) {
+            if (!lanes_.return_due(due_[i])) continue;
+            due_.erase(due_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
     }
 
     void check() {
@@ -288,7 +298,7 @@ void run(bool one_per_key, std::uint64_t channels = 1) {
     const auto keys = *rc::gen::inRange<LaneKey>(1, 6);
     const auto steps =
         *rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
-                                 rc::gen::inRange(0, 25), rc::gen::inRange<LaneKey>(0, keys),
+                                 rc::gen::inRange(0, 27), rc::gen::inRange<LaneKey>(0, keys),
                                  rc::gen::arbitrary<std::uint32_t>())));
     Model model(one_per_key, slots, channels);
     for (const Step& step : steps) {
@@ -351,6 +361,12 @@ void run(bool one_per_key, std::uint64_t channels = 1) {
                 break;
             case 23:
                 model.go_on(step.key);
+                break;
+            case 24:
+                model.fetched(step.number, step.number % 4);
+                break;
+            case 25:
+                model.return_due();
                 break;
             default:
                 while (model.send()) {
@@ -433,6 +449,49 @@ TEST(Lanes, AKeyHeldWhileItsEventsAreFetchedSendsNone) {
     due.clear();
     lanes.take_due(10, 10, due);
     EXPECT_EQ(due.size(), 1U);
+}
+
+// There is no room for the rest of a key, and its first event fails once more: what was fetched of
+// it would be kept for ever.
+TEST(Lanes, AKeyThatFailsGivesUpItsMemoryWhereTheRestOfItIsReturned) {
+    Lanes lanes({8, 100, false});
+    lanes.admit_waiting(1, 1, 1, 0);
+    for (const Position p : {2, 3, 4, 5}) lanes.admit(1, event(p));
+    std::vector<Lanes::Due> due;
+    SlotId slot = kNoSlot;
+    lanes.take_due(10, 10, due);
+    ASSERT_EQ(due.size(), 1U);
+    lanes.refill(due[0], 1, 0);
+    ASSERT_EQ(send_next(lanes, slot), 1);
+    lanes.acknowledge(slot);
+    due.clear();
+    lanes.take_due(10, 10, due);
+    ASSERT_EQ(due.size(), 4U);
+    EXPECT_FALSE(lanes.return_due(due[3])) << "nothing has failed";
+    for (const std::size_t i : {0U, 1U}) lanes.refill(due[i], 1, 0);
+    std::vector<Lanes::Released> released;
+    lanes.take_released(released);
+    released.clear();
+    ASSERT_EQ(send_next(lanes, slot), 2);
+    lanes.block(slot, 1, 1'000, true);
+    lanes.take_released(released);
+    EXPECT_TRUE(released.empty());
+    EXPECT_TRUE(lanes.return_due(due[3]));
+    EXPECT_TRUE(lanes.return_due(due[2]));
+    lanes.take_released(released);
+    EXPECT_EQ(released.size(), 2U);
+    due.clear();
+    lanes.take_due(1'000, 10, due);
+    ASSERT_EQ(due.size(), 1U);
+    EXPECT_EQ(due[0].position, 2);
+    lanes.refill(due[0], 2, 0);
+    ASSERT_EQ(send_next(lanes, slot), 2);
+    lanes.acknowledge(slot);
+    due.clear();
+    lanes.take_due(1'000, 10, due);
+    ASSERT_EQ(due.size(), 3U);
+    EXPECT_EQ(due[0].position, 3);
+    EXPECT_EQ(due[2].position, 5);
 }
 
 TEST(Lanes, WhatWasSentBeforeGoesBeforeWhatWasNot) {

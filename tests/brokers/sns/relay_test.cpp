@@ -83,8 +83,8 @@ TEST(SnsPage, ItsFirstBlockBringsAnEventToAQueue) {
                 .environment = {{"AWS_ACCESS_KEY_ID", "x"},
                                 {"AWS_SECRET_ACCESS_KEY", "x"},
                                 {"AWS_REGION", "eu-central-1"}},
-                .programs = {{"aws", std::string(OUTBOX_SOURCE_DIR) + "/script/clients python -B " +
-                                         OUTBOX_SOURCE_DIR + "/tests/brokers/aws/cli.py http://" +
+                .programs = {{"aws", "env AWS_DEFAULT_REGION=eu-central-1 " OUTBOX_SOURCE_DIR
+                                     "/script/clients python -B -m awscli --endpoint-url http://" +
                                          place}}});
     page.expect_an_event();
 }

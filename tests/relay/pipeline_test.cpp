@@ -269,6 +269,31 @@ TEST_F(PipelineTest, EventsWhoseWaitIsOverAreFetchedWithinTheLimitOfBytesHeld) {
     EXPECT_EQ(destination_->records().size(), 80U);
 }
 
+// Two of each key fail once: while the second one waits the rest of the key is being fetched again.
+TEST_F(PipelineTest, KeysThatFailWhileTheirRestIsFetchedGiveUpTheMemoryThatOthersNeed) {
+    constexpr int kKeys = 30;
+    constexpr int kOfEach = 8;
+    for (int i = 0; i < kOfEach; ++i) {
+        for (int key = 0; key < kKeys; ++key) {
+            const std::string name = "k" + std::to_string(key);
+            const std::string id = std::to_string(i) + name + std::string(1'000, 'x');
+            table_.insert(id, name);
+            if (i < 2) {
+                destination_->fail(
+                    id, {ErrorCode::kRecordRefused, Advice::kRetryEvent, {}, "later"}, 1);
+            }
+        }
+    }
+    MemorySink sink(destination_, {.fail_stop_order = false});
+    options_.max_in_flight_bytes = 10'000;
+    max_unrecorded_ = 1'000;
+    retry_ = {1'000, 1'000'000, 2};
+    open(sink);
+    step(1'500);
+    EXPECT_EQ(destination_->records().size(), static_cast<std::size_t>(kKeys * kOfEach));
+    EXPECT_EQ(stats_.held_bytes.load(), 0);
+}
+
 TEST_F(PipelineTest, AnErrorThatMeansStopWhileEventsAreFetchedAgainStopsTheRoute) {
     unsafe_to_fetch_ = true;
     table_.insert("1", "k");

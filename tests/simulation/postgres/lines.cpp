@@ -611,14 +611,18 @@ void Lines::alarm(const Line& line) {
     }
 }
 
+// Not one whose client does not read: it would wait for it to read that it ends. One that lingers
+// ends when others see what it committed.
 bool Lines::terminate(const std::function<bool(const Line&)>& which) {
     std::vector<Line*> some;
     for (Line& line : lines_) {
-        if (line.group != World::kNoGroup && !ended(line) && which(line)) some.push_back(&line);
+        if (line.group == World::kNoGroup || ended(line) || chokes(line)) continue;
+        if (which(line)) some.push_back(&line);
     }
     if (some.empty()) return false;
     set_clock();
-    const Line& line = *some[world_.random().index(some.size())];
+    Line& line = *some[world_.random().index(some.size())];
+    line.linger_us = 0;
     ::kill(line.pid, SIGTERM);
     await_end(line);
     settle_all();

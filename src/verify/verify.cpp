@@ -292,7 +292,7 @@ Result<Verdict> Verifier::finish() {
         consumers == kMaxConsumers ? UINT64_MAX : (std::uint64_t{1} << consumers) - 1;
     for (std::uint32_t id = 0; id < items_.size(); ++id) {
         const Item& event = items_[id];
-        if (event.committed) {
+        if (exists(event)) {
             ++verdict_.produced;
             check_lost(id, all);
         }
@@ -301,9 +301,14 @@ Result<Verdict> Verifier::finish() {
     return verdict_;
 }
 
+// One of which the writer knows an intent alone was committed where any consumer received it.
+bool Verifier::exists(const Item& event) {
+    return event.committed || (event.produced && !event.rolled_back && event.received != 0);
+}
+
 void Verifier::note_uncertain(std::uint32_t id) {
     const Item& event = items_[id];
-    const bool intent_only = event.produced && !event.committed && !event.rolled_back;
+    const bool intent_only = event.produced && !exists(event) && !event.rolled_back;
     const std::uint64_t open = event.pending & ~event.received;
     if ((!intent_only && open == 0) || ++verdict_.uncertain > kMaxFaultsKept) return;
     if (open == 0) {

@@ -183,6 +183,7 @@ class Verifier {
     void leave_unproved(UnprovedOrder::Why why, std::uint32_t id, std::uint32_t consumer);
     void check_repeat(std::uint32_t id, std::uint32_t consumer, bool applied);
     void check_lost(std::uint32_t id, std::uint64_t all_consumers);
+    [[nodiscard]] static bool exists(const Item& event);
     void note_uncertain(std::uint32_t id);
     void keep_fault(VerifyFault::Kind kind, std::int64_t count, std::uint32_t id,
                     std::uint32_t consumer);

@@ -197,9 +197,22 @@ RC_GTEST_PROP(Verify, AnIntentWithoutItsEndMayArriveOrNot, ()) {
     JournalLine& victim = history.produced[any_index(history.produced)];
     victim.state = JournalState::kIntent;
     RC_ASSERT(verify(history).verdict.ok());
-    RC_ASSERT(verify(history).verdict.uncertain == 1);
+    RC_ASSERT(verify(history).verdict.uncertain == 0);
     for (auto& lines : history.received) remove_event(lines, victim.id);
     RC_ASSERT(verify(history).verdict.ok());
+    RC_ASSERT(verify(history).verdict.uncertain == 1);
+}
+
+// Any consumer that received it proves that it was committed.
+RC_GTEST_PROP(Verify, AnIntentThatOneConsumerReceivedMustReachTheOthers, ()) {
+    History history = faultless_history();
+    history.received.push_back(history.received[0]);
+    JournalLine& victim = history.produced[any_index(history.produced)];
+    victim.state = JournalState::kIntent;
+    remove_event(any_consumer(history), victim.id);
+    const Verdict verdict = verify(history).verdict;
+    RC_ASSERT(verdict.lost == 1);
+    RC_ASSERT(verdict.uncertain == 0);
 }
 
 RC_GTEST_PROP(Verify, AnIntentFollowedByItsCommitMustArrive, ()) {

@@ -841,6 +841,18 @@ TEST_F(ConsumerWithItsOwnRole, NamesEveryGrantThatIsMissingAtTheStart) {
                                                role_));
 }
 
+// Its messages would wait for ever.
+TEST_F(ConsumerWithItsOwnRole, ATableOfWhichRowSecurityHidesRowsEndsTheRun) {
+    grant_what_the_page_lists();
+    for (const std::string table : {"outbox_mailbox", "outbox_inbox"}) {
+        db_.exec("ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY");
+        const ErrorInfo error = error_of_run(member());
+        EXPECT_EQ(error.code, ErrorCode::kNoRights);
+        EXPECT_THAT(error.message, HasSubstr("row security of " + table));
+        db_.exec("ALTER TABLE " + table + " DISABLE ROW LEVEL SECURITY");
+    }
+}
+
 TEST_F(ConsumerWithItsOwnRole, ARightThatIsTakenAwayLaterEndsTheRunAndIsNoOutage) {
     grant_what_the_page_lists();
     put("before");

@@ -1,6 +1,7 @@
 // What `relay --check` says of an outbox table, and what keeps a relay from starting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <regex>
 
 #include <outbox/producer/migrate.h>
 
@@ -116,14 +117,38 @@ TEST_F(CheckOfPostgres, ARelayFromWhichRowSecurityHidesEventsDoesNotStart) {
     EXPECT_THAT(refusal(limited), AllOf(HasSubstr("OB_NO_RIGHTS"), HasSubstr("row security")));
     pg_.exec("CREATE POLICY sees ON outbox_events FOR SELECT TO " + role_ + " USING (true)");
     EXPECT_THAT(check(limited), HasSubstr("row security")) << "and may not remove";
-    pg_.exec("CREATE POLICY removes ON outbox_events FOR DELETE TO " + role_ + " USING (true)");
+    for (const std::string policy : {"removes ON outbox_events FOR DELETE TO $ USING (true)",
+                                     "locks ON outbox_events FOR UPDATE TO $ USING (true)",
+                                     "moves ON outbox_events FOR INSERT TO $ WITH CHECK (true)"}) {
+        EXPECT_THAT(check(limited), HasSubstr("row security")) << policy;
+        pg_.exec("CREATE POLICY " + std::regex_replace(policy, std::regex("\\$"), role_));
+    }
     EXPECT_EQ(check(limited), "");
     pg_.exec("CREATE POLICY narrow ON outbox_events AS RESTRICTIVE USING (tenant_id = 'a')");
     EXPECT_THAT(check(limited), HasSubstr("row security"));
-    pg_.exec(
-        "DROP POLICY narrow ON outbox_events; DROP POLICY sees ON outbox_events; DROP POLICY "
-        "removes ON outbox_events");
+    for (const std::string policy : {"narrow", "sees", "removes", "locks", "moves"}) {
+        pg_.exec("DROP POLICY " + policy + " ON outbox_events");
+    }
     pg_.exec("CREATE POLICY relays ON outbox_events TO " + role_ + " USING (true)");
+    EXPECT_EQ(refusal(limited), "");
+}
+
+TEST_F(CheckOfPostgres, ARelayFromWhichRowSecurityHidesASideTableDoesNotStart) {
+    migrate(url_);
+    const auto limited = of_role(config());
+    pg_.exec("GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO " + role_);
+    ASSERT_EQ(refusal(limited), "");
+    for (const std::string table :
+         {"outbox_dead_letters", "outbox_delivery", "outbox_lease", "outbox_ledger",
+          "outbox_paused_tenants", "outbox_routes", "outbox_scheduled"}) {
+        pg_.exec("ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY");
+        EXPECT_THAT(check(limited), HasSubstr("row security of \"public\"." + table));
+        EXPECT_THAT(refusal(limited), AllOf(HasSubstr("OB_NO_RIGHTS"), HasSubstr(table)));
+        pg_.exec("CREATE POLICY outbox ON " + table + " TO " + role_ + " USING (true)");
+        EXPECT_EQ(check(limited), "") << table;
+        pg_.exec("DROP POLICY outbox ON " + table + "; ALTER TABLE " + table +
+                 " DISABLE ROW LEVEL SECURITY");
+    }
     EXPECT_EQ(refusal(limited), "");
 }
 

@@ -7,7 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "core/url.h"
+#include "databases/postgres/row_security.h"
 
 namespace outbox::consumer {
 namespace {
@@ -120,9 +122,18 @@ Status LibpqSession::check_rights() {
     if (!missing.succeeded()) {
         return receive_error(connection(), missing.get(), "looking for rights");
     }
-    if (missing.empty()) return {};
+    if (!missing.empty()) {
+        return {ErrorCode::kNoRights, Advice::kStop,
+                "the user lacks rights that the consumer needs; " + missing.string(0, 0), "42501"};
+    }
+    const Rows hides = postgres::execute(connection(), postgres::hides_rows_sql(wanted).c_str());
+    if (!hides.succeeded()) {
+        return receive_error(connection(), hides.get(), "looking for row security");
+    }
+    if (hides.empty()) return {};
     return {ErrorCode::kNoRights, Advice::kStop,
-            "the user lacks rights that the consumer needs; " + missing.string(0, 0), "42501"};
+            postgres::hides_rows_text(hides.string(0, 0), quote_identifier(PQuser(connection()))),
+            "42501"};
 }
 
 // A handler's own statements are not seen here, but their errors decide what a failure means.

@@ -6,6 +6,7 @@
 #include "core/sql_text.h"
 #include "core/table_shape.h"
 #include "databases/postgres/owners.h"
+#include "databases/postgres/row_security.h"
 #include "databases/postgres/schema_objects.h"
 #include "databases/postgres/source/preflight.h"
 #include "databases/postgres/sql_files.h"
@@ -151,7 +152,7 @@ Status tell_index(Connection& connection, const Table& table, std::vector<spi::F
     return {};
 }
 
-Status tell_rights(Connection& connection, const std::string& table, const std::string& rights,
+Status tell_grants(Connection& connection, const std::string& table, const std::string& rights,
                    std::vector<spi::Finding>& findings) {
     std::string missing;
     for (std::size_t at = 0; at < rights.size();) {
@@ -170,6 +171,22 @@ Status tell_rights(Connection& connection, const std::string& table, const std::
           "rights: user " + connection.user() + " lacks " + missing + " on " + table + ". " + grant,
           grant);
     return {};
+}
+
+Status tell_row_security(Connection& connection, const std::string& table,
+                         const std::string& rights, std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        hides_rows_sql("(" + quote_literal(table) + ", " + quote_literal(rights) + ")"));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    found(findings, kFail,
+          "rights: " + hides_rows_text(table, quote_identifier(connection.user())));
+    return {};
+}
+
+Status tell_rights(Connection& connection, const std::string& table, const std::string& rights,
+                   std::vector<spi::Finding>& findings) {
+    const Status status = tell_grants(connection, table, rights, findings);
+    return status.ok() ? tell_row_security(connection, table, rights, findings) : status;
 }
 
 // Without it nothing tells a table that began anew from one whose highest rows were removed.
@@ -232,39 +249,16 @@ Status tell_rights_to_delayed(Connection& connection, const Table& table,
                           findings);
 }
 
-// An event that a policy hides is lost on us without a word, or never marked.
-Status tell_row_security(Connection& connection, const Table& table,
-                         std::vector<spi::Finding>& findings) {
-    const std::vector<std::string> needed{"r", table.mark ? "w" : "d"};
-    const Result<Rows> rows = connection.query(
-        "WITH p AS (SELECT polcmd, polpermissive, pg_get_expr(polqual, polrelid) = 'true' AS all "
-        "FROM pg_policy WHERE polrelid = $1::text::regclass AND EXISTS (SELECT FROM "
-        "unnest(polroles) r WHERE r = 0 OR pg_has_role(r, 'USAGE'))) SELECT FROM "
-        "unnest($2::text[]) "
-        "AS needed WHERE row_security_active($1::text::regclass) AND (NOT EXISTS (SELECT FROM p "
-        "WHERE polcmd IN (needed::\"char\", '*') AND polpermissive AND p.all) OR EXISTS (SELECT "
-        "FROM p WHERE polcmd IN (needed::\"char\", '*') AND NOT polpermissive AND NOT p.all))",
-        Params().text(table.sql).texts(needed));
-    if (!rows.ok() || rows->empty()) return rows.status();
-    const std::string user = quote_identifier(connection.user());
-    found(findings, kFail,
-          "rights: row security of " + table.sql + " may hide events from user " +
-              connection.user() + ", or keep it from ending them. CREATE POLICY outbox_relay ON " +
-              table.sql + " TO " + user +
-              " USING (true), with no restrictive policy beside it; or ALTER ROLE " + user +
-              " BYPASSRLS");
-    return {};
-}
-
 // One without which a relay runs, and something else is lost.
 Status tell_lesser_right(Connection& connection, const std::string& table, const std::string& right,
                          const std::string& lost, std::vector<spi::Finding>& findings) {
     std::vector<spi::Finding> lacking;
-    if (Status status = tell_rights(connection, table, right, lacking); !status.ok()) return status;
+    if (Status status = tell_grants(connection, table, right, lacking); !status.ok()) return status;
     for (const spi::Finding& finding : lacking) {
         found(findings, kWarn, finding.text + "; without it " + lost, finding.sql);
     }
-    return {};
+    // Who has it and is shown nothing hears of nothing.
+    return tell_row_security(connection, table, right, findings);
 }
 
 Status tell_right_to_pauses(Connection& connection, const Table& table,
@@ -289,7 +283,6 @@ Status tell_all_rights(Connection& connection, const Table& table,
                                 findings);
     if (status.ok() && table.by_position) status = tell_sequence_right(connection, table, findings);
     if (status.ok() && table.keep) status = tell_segment_rights(connection, table, findings);
-    if (status.ok()) status = tell_row_security(connection, table, findings);
     if (status.ok() && table.has_scheduled) {
         status = tell_rights_to_delayed(connection, table, findings);
     }

@@ -7,6 +7,7 @@
 #include "core/sql_text.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/owners.h"
+#include "databases/postgres/row_security.h"
 #include "databases/postgres/sql_files.h"
 #include "mailbox/errors.h"
 
@@ -85,6 +86,29 @@ Status require_owner(Connection& connection, const std::string& schema,
             std::string(kForeignOwnerState)};
 }
 
+// An endpoint that a policy hides would get nothing, and its events would be finished. From here on
+// a policy that comes is an error.
+Status require_all_rows(Connection& connection, const WebhookTables& tables) {
+    const std::string endpoints = quote_literal(tables.endpoints);
+    const std::string deliveries = quote_literal(tables.deliveries);
+    const std::string lease = quote_literal(tables.lease);
+    const auto hides = connection.query(hides_rows_sql(
+        "(" + endpoints + ", 'SELECT, UPDATE'), (" + deliveries +
+        ", 'SELECT, INSERT, UPDATE, DELETE'), (" + lease + ", 'SELECT, INSERT, UPDATE')"));
+    if (!hides.ok()) return hides.status();
+    if (!hides->empty()) {
+        return {ErrorCode::kNoRights, Advice::kRetryDestination,
+                hides_rows_text(hides->string(0, 0), quote_identifier(connection.user())) +
+                    ", in " + where(connection),
+                "42501"};
+    }
+    return connection
+        .query("SELECT set_config('row_security', 'off', false) WHERE NOT (row_security_active(" +
+               endpoints + "::text) OR row_security_active(" + deliveries +
+               "::text) OR row_security_active(" + lease + "::text))")
+        .status();
+}
+
 Status require_rights(Connection& connection, const WebhookTables& tables) {
     const std::string each =
         "(VALUES (" + quote_literal(tables.endpoints) + ", ARRAY['SELECT', 'UPDATE']), (" +
@@ -94,14 +118,17 @@ Status require_rights(Connection& connection, const WebhookTables& tables) {
         connection.query("SELECT r || ' ON ' || name, quote_ident(current_user) FROM " + each +
                          ", unnest(rights) r WHERE NOT has_table_privilege(to_regclass(name), r)");
     if (!missing.ok()) return missing.status();
-    if (missing->empty()) return {};
     std::string grants;
     for (int row = 0; row < missing->size(); ++row) {
         grants += (row == 0 ? "GRANT " : "; GRANT ") + missing->string(row, 0) + " TO " +
                   missing->string(row, 1);
     }
-    return {ErrorCode::kNoRights, Advice::kRetryDestination,
-            "no right to the tables of webhooks in " + where(connection) + ": " + grants, "42501"};
+    if (!grants.empty()) {
+        return {ErrorCode::kNoRights, Advice::kRetryDestination,
+                "no right to the tables of webhooks in " + where(connection) + ": " + grants,
+                "42501"};
+    }
+    return require_all_rows(connection, tables);
 }
 
 }  // namespace

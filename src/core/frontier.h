@@ -13,8 +13,10 @@ class Frontier {
   public:
     /// What one look knew of transactions, by their numbers. Both 0 where one writes at a time.
     struct Writers {
-        std::uint64_t begun = 0;  ///< Those from here on begin later, and take higher positions.
-        std::uint64_t ended = 0;  ///< Those before had ended, or do not write the table.
+        /// Those from here on got their number behind the look, and take higher positions.
+        std::uint64_t begun = 0;
+        /// Those before had ended as it looked, or did not write the table.
+        std::uint64_t ended = 0;
     };
 
     /// A look that began at `settled()`, or below, saw all rows that there were up to `position`;

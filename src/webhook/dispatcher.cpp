@@ -132,6 +132,7 @@ void Dispatcher::lose_lease() {
     unrecorded_.clear();
     not_recorded_ = false;
     life_.reset();
+    session_.reset();
     gone_.clear();
     epoch_ = 0;
     renew_at_us_ = 0;
@@ -374,6 +375,12 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
         return true;
     }
     life_ = read->life;
+    if (session_.value_or(read->session) != read->session) {
+        session_ = read->session;
+        for (EndpointQueue* queue : circle_) queue->read_afresh();
+        return true;
+    }
+    session_ = read->session;
     std::vector<std::vector<Delivery>> parts(slices.size());
     std::size_t bytes = 0;
     std::size_t last = 0;  // that something was read for

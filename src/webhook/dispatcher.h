@@ -146,8 +146,9 @@ class Dispatcher {
     std::unordered_map<std::string, Unrecorded> unrecorded_;
     std::int64_t look_at_us_ = 0;
     std::int64_t look_everywhere_at_us_ = 0;
-    std::optional<std::int64_t> life_;  // of the table's positions
-    std::vector<std::string> gone_;     // endpoints whose deliveries are to be removed
+    std::optional<std::int64_t> life_;      // of the table's positions
+    std::optional<std::uint64_t> session_;  // that they were read in
+    std::vector<std::string> gone_;         // endpoints whose deliveries are to be removed
     std::vector<Attempted> attempted_;
     std::set<std::string> own_faults_;  // that were said
 

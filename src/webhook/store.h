@@ -136,6 +136,9 @@ struct Read {
     /// Another number once positions began anew: what was remembered of them holds no more, and
     /// what was read now may be out of order.
     std::int64_t life = 0;
+    /// Another number where the session is a new one: it may be with another server, which gives
+    /// positions again that were read of the one before.
+    std::uint64_t session = 0;
     std::vector<Looked> looked;  ///< By slice.
     core::Frontier::Writers writers = {};
 };

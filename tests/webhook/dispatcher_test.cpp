@@ -883,6 +883,68 @@ TEST_P(DispatcherTest, WhatIsCommittedLateBehindWhatWasReadComesBeforeALaterOneO
     EXPECT_EQ(taken[21], "later");
 }
 
+// The snapshot of a read ends behind the last transaction that ended: this one is not in it.
+TEST_P(DispatcherTest, WhatTheYoungestTransactionCommitsLateComesBeforeALaterOneOfItsKey) {
+    if (GetParam() == Backend::kSqlite) return;  // one writer at a time
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    ASSERT_TRUE(rig.turn_until("it comes", [&] { return left() == 0; }));
+    const auto early = database_->connect();
+    const auto late = database_->connect();
+    for (const auto& writer : {early.get(), late.get()}) {
+        writer->exec("BEGIN; SELECT pg_current_xact_id()");
+    }
+    const auto insert = [](const std::string& id) {
+        return "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, key) VALUES ('one', "
+               "'" +
+               id + "', 'k')";
+    };
+    late->exec(insert("late"));
+    early->exec(insert("early") + "; COMMIT");
+    ASSERT_TRUE(rig.turn_until("the early one comes", [&] { return left() == 0; }));
+    rig.turns(7, 1'000);
+    late->exec("COMMIT");
+    ASSERT_EQ(rig.write({{.id = "later", .key = "k"}}), "");
+    ASSERT_TRUE(rig.turn_until("both come", [&] { return left() == 0; }));
+    EXPECT_EQ(rig.receivers.taken("one"),
+              (std::vector<std::string>{"e0", "early", "late", "later"}));
+}
+
+// Another server that lacks the last deliveries gives their positions again: it has the same
+// sequence, as a standby that is promoted.
+TEST_P(DispatcherTest, AnotherServerThatLacksTheLastDeliveriesIsReadFromTheBeginning) {
+    if (GetParam() == Backend::kSqlite) return;  // its file tells
+    ASSERT_EQ(add_endpoint(url_, "one"), "");
+    Rig rig(url_);
+    bool hangs = false;
+    rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
+        if (hangs) return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write(keyed(0, 20, 1)), "");
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
+    hangs = true;
+    ASSERT_EQ(rig.write({{.id = "lost", .key = "other"}}), "");
+    ASSERT_TRUE(rig.turn_until("it is under way", [&] { return !rig.receivers.hanging.empty(); }));
+    hangs = false;
+    db_->exec("DELETE FROM outbox_webhook_deliveries");
+    db_->exec("SELECT setval(pg_get_serial_sequence('outbox_webhook_deliveries', 'position'), 4)");
+    db_->exec(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+        "current_database() AND pid <> pg_backend_pid()");
+    ASSERT_TRUE(rig.turn_until(
+        "the route writes again, behind what was read",
+        [&] { return rig.write(keyed(100, 110, 1)).empty(); }, 250));
+    rig.turns(4, 500);
+    ASSERT_EQ(rig.write(keyed(110, 130, 1)), "");  // one in the place of the lost one
+    rig.turns(4, 500);
+    rig.receivers.end_hanging();
+    ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
+    EXPECT_TRUE(in_order(rig.receivers, "one"));
+    EXPECT_FALSE(rig.said("webhooks_table_anew"));
+}
+
 TEST_P(DispatcherTest, AFaultOfOursCountsForNobodyAndIsSaidOnce) {
     for (int i = 0; i < 5; ++i) ASSERT_EQ(add_endpoint(url_, "p" + std::to_string(i)), "");
     Rig rig(url_, with_a_long_lease());
@@ -2141,6 +2203,49 @@ TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
         EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
         owner.exec("GRANT " + right + " ON " + table + " TO webhook_relay");
     }
+    owner.exec("DROP OWNED BY webhook_relay; DROP ROLE webhook_relay");
+}
+
+// Its endpoints would get nothing, and the events would be finished.
+TEST(WebhookRights, ATableOfWhichRowSecurityHidesRowsIsAnError) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    Pg owner(database.url());
+    owner.exec(
+        "DROP ROLE IF EXISTS webhook_relay; CREATE ROLE webhook_relay LOGIN PASSWORD 'test'; "
+        "GRANT ALL ON ALL TABLES IN SCHEMA public TO webhook_relay");
+    std::string url = database.url();
+    const auto at = url.find("//") + 2;
+    const auto host = url.find('@');
+    url = url.substr(0, at) + "webhook_relay:test@" +
+          url.substr(host == std::string::npos ? at : host + 1);
+    for (const std::string table :
+         {"outbox_webhook_deliveries", "outbox_webhook_endpoints", "outbox_webhook_lease"}) {
+        Rig rig(url);
+        ASSERT_EQ(rig.write({{.id = table}}), "");
+        ASSERT_TRUE(rig.turn_until(
+            "it is delivered", [&] { return rig.receivers.taken("one").size() == 1; }, 500));
+        rig.finish();
+        owner.exec("ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY");
+        const auto status = open_inlet(url)->prepare();
+        ASSERT_FALSE(status.ok()) << table;
+        EXPECT_NE(status.error().message.find("row security of"), std::string::npos)
+            << status.error().message;
+        EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
+        owner.exec("CREATE POLICY outbox ON " + table + " TO webhook_relay USING (true)");
+        EXPECT_TRUE(open_inlet(url)->prepare().ok()) << table;
+        owner.exec("DROP POLICY outbox ON " + table + "; ALTER TABLE " + table +
+                   " DISABLE ROW LEVEL SECURITY");
+    }
+    Rig rig(url);
+    ASSERT_EQ(rig.write({{.id = "before"}}), "");
+    owner.exec("ALTER TABLE outbox_webhook_endpoints ENABLE ROW LEVEL SECURITY");
+    EXPECT_NE(rig.write({{.id = "hidden"}}).find("row-level security"), std::string::npos);
+    owner.exec("ALTER TABLE outbox_webhook_endpoints DISABLE ROW LEVEL SECURITY");
+    rig.finish();
     owner.exec("DROP OWNED BY webhook_relay; DROP ROLE webhook_relay");
 }
 

@@ -9,11 +9,14 @@
 namespace outbox::postgres {
 namespace {
 
-// "xmin:xmax:xid,xid,…": all below xmin have ended, none from xmax on had begun.
-struct Snapshot {
+// "xmin:xmax:xid,xid,… own": all below xmin have ended, and all below xmax that are not named. Who
+// is open may have a number from xmax on, which is that behind the last that ended; the look's own
+// number was given as it ran.
+struct Look {
     std::uint64_t oldest = 0;
     std::uint64_t end = 0;
     std::vector<std::uint32_t> open;
+    std::uint64_t own = 0;
 };
 
 std::uint64_t take_number(std::string_view& text) {
@@ -25,24 +28,26 @@ std::uint64_t take_number(std::string_view& text) {
     return number;
 }
 
-Snapshot parse(std::string_view text) {
-    Snapshot snapshot;
-    snapshot.oldest = take_number(text);
-    snapshot.end = take_number(text);
-    while (!text.empty()) {
-        snapshot.open.push_back(static_cast<std::uint32_t>(take_number(text)));
-    }
-    return snapshot;
+Look parse(std::string_view text) {
+    Look look;
+    const auto space = std::min(text.find(' '), text.size());
+    std::string_view own = text.substr(std::min(space + 1, text.size()));
+    look.own = take_number(own);
+    text = text.substr(0, space);
+    look.oldest = take_number(text);
+    look.end = take_number(text);
+    while (!text.empty()) look.open.push_back(static_cast<std::uint32_t>(take_number(text)));
+    return look;
 }
 
 }  // namespace
 
-core::Frontier::Writers Snapshots::looked(std::string_view snapshot, std::int64_t now_us) {
-    Snapshot now = parse(snapshot);
+core::Frontier::Writers Snapshots::looked(std::string_view look, std::int64_t now_us) {
+    Look now = parse(look);
     const std::uint64_t ended = std::max(now.oldest, none_writes_before_);
     if (open_ && ended >= open_->end) open_.reset();
     if (!open_ && ended < now.end) open_ = Open{now.end, std::move(now.open), now_us + kLongUs};
-    return {now.end, ended};
+    return {now.own + 1, ended};
 }
 
 const std::vector<std::uint32_t>* Snapshots::long_open(std::int64_t now_us) const {

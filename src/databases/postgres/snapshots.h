@@ -10,11 +10,15 @@
 
 namespace outbox::postgres {
 
-/// What the snapshots of looks at one table, each of which is `pg_current_snapshot()`, say of those
-/// who write it. Pure; for one session.
+/// What looks at a table ask for beside its rows, as text, for `Snapshots`.
+inline constexpr const char* kLookSql =
+    "pg_current_snapshot()::text || ' ' || pg_current_xact_id()::text";
+
+/// What the looks at one table, each of which says `kLookSql`, tell of those who write it. Pure;
+/// for one session.
 class Snapshots {
   public:
-    [[nodiscard]] core::Frontier::Writers looked(std::string_view snapshot, std::int64_t now_us);
+    [[nodiscard]] core::Frontier::Writers looked(std::string_view look, std::int64_t now_us);
 
     /// Transactions that have been open for `kLongUs` at least, worth asking whether they write the
     /// table at all; as `xid`, which has 32 bits. Null: there is none.
@@ -26,7 +30,7 @@ class Snapshots {
     static constexpr std::int64_t kLongUs = 100'000;
 
     struct Open {
-        std::uint64_t end = 0;  // it had not begun
+        std::uint64_t end = 0;  // those before were asked for, if they were open
         std::vector<std::uint32_t> transactions;
         std::int64_t ask_at_us = 0;
     };

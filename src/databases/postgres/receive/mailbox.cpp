@@ -21,16 +21,20 @@ constexpr const char* kWaiting =
 
 // What is present. The sum stops at the size limit;
 // octet_length does not read a payload that is stored out of line.
-constexpr const char* kFetch =
-    "SELECT position, id, topic, key, headers::text, payload, "
-    "  (SELECT pg_current_snapshot()::text) FROM ("
-    "  SELECT w.*, sum(coalesce(octet_length(w.payload), 0)) OVER (ORDER BY w.position) "
-    "              - coalesce(octet_length(w.payload), 0) AS before FROM ("
-    "    SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
-    "    WHERE mailbox = $1 AND (coalesce(key, '') = '' OR key <> ALL ($2::text[])) "
-    "      AND position <> ALL ($3::bigint[]) AND position >= $6::bigint "
-    "    ORDER BY position LIMIT $4::bigint) w) b "
-    "WHERE before < $5::bigint ORDER BY position";
+const char* fetch_sql() {
+    static const std::string sql =
+        std::string("SELECT position, id, topic, key, headers::text, payload, (SELECT ") +
+        postgres::kLookSql +
+        ") FROM ("
+        "  SELECT w.*, sum(coalesce(octet_length(w.payload), 0)) OVER (ORDER BY w.position) "
+        "              - coalesce(octet_length(w.payload), 0) AS before FROM ("
+        "    SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
+        "    WHERE mailbox = $1 AND (coalesce(key, '') = '' OR key <> ALL ($2::text[])) "
+        "      AND position <> ALL ($3::bigint[]) AND position >= $6::bigint "
+        "    ORDER BY position LIMIT $4::bigint) w) b "
+        "WHERE before < $5::bigint ORDER BY position";
+    return sql.c_str();
+}
 
 constexpr const char* kFetchOnly =
     "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
@@ -106,7 +110,7 @@ LibpqMailbox::LibpqMailbox(std::string url, const MailboxOptions& options, const
     : inbox_(std::move(url), options.connect_timeout_s, options.consumer,
              {.statements = {{"outbox_hold", kHold},
                              {"outbox_waiting", kWaiting},
-                             {"outbox_fetch", kFetch},
+                             {"outbox_fetch", fetch_sql()},
                              {"outbox_fetch_only", kFetchOnly},
                              {"outbox_any_writes", any_writes()},
                              {"outbox_take", kTake},

@@ -15,7 +15,7 @@
 namespace outbox::postgres {
 
 /// What pg_current_snapshot() says: every transaction before `xmin` has ended, none from `xmax` on
-/// had begun, and of those between the `running` (ascending) were running.
+/// had, and of those between the `running` (ascending) were running.
 struct SnapshotBounds {
     std::uint64_t xmin = 0;
     std::uint64_t xmax = 0;

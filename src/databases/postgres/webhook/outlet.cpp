@@ -58,7 +58,7 @@ std::string part(const std::string& rows, const std::string& condition, const st
 
 // A fresh delivery waits for an earlier one of its key that failed. Behind the deliveries, with an
 // empty event_id: up to where fresh ones were looked at and whether that was the bound, for each
-// slice that has one; and the life of positions, with the snapshot that all of it is of.
+// slice that has one; and the life of positions, with what the look knows of writers.
 std::string fetch_sql(const WebhookTables& tables) {
     const std::string bound = std::to_string(webhook::kMaxLookedAt);
     const std::string of_endpoint =
@@ -107,9 +107,9 @@ std::string fetch_sql(const WebhookTables& tables) {
            fresh + "LIMIT " + bound +
            ") r) l WHERE s.bounded "
            "UNION ALL SELECT '', coalesce(pg_relation_filenode(pg_get_serial_sequence(" +
-           quote_literal(tables.deliveries) +
-           ", 'position')::regclass)::bigint, 0), '', pg_current_snapshot()::text, NULL, NULL, "
-           "NULL, 0, 0, 0, 0, 0, "
+           quote_literal(tables.deliveries) + ", 'position')::regclass)::bigint, 0), '', " +
+           kLookSql +
+           ", NULL, NULL, NULL, 0, 0, 0, 0, 0, "
            "false ORDER BY 12, 13, 2";
 }
 
@@ -184,7 +184,7 @@ class PostgresOutlet final : public webhook::Outlet {
                                             : 0);
         if (!rows.succeeded()) return failed((*connection)->error_of(rows));
         out.reserve(out.size() + static_cast<std::size_t>(rows.size()));
-        webhook::Read read{0, std::vector<webhook::Looked>(slices.size())};
+        webhook::Read read{0, session_number_, std::vector<webhook::Looked>(slices.size())};
         for (int row = 0; row < rows.size(); ++row) {
             if (rows.text(row, 2).empty()) {
                 const auto slice = static_cast<std::size_t>(rows.integer(row, 11));
@@ -278,7 +278,9 @@ class PostgresOutlet final : public webhook::Outlet {
         auto tables = webhook_tables(connection, config_, Missing::kMake);
         if (!tables.ok()) return tables.status();
         tables_ = *std::move(tables);
-        snapshots_ = {};  // it may be another server
+        // It may be another server.
+        snapshots_ = {};
+        ++session_number_;
         connection.limit_waits(kMaxWait);
         // What is lost with the server is delivered again, no more. No wait for a row lasts as long
         // as the lease.
@@ -559,6 +561,7 @@ class PostgresOutlet final : public webhook::Outlet {
     Session session_;
     std::unique_ptr<PostgresLease> lease_;
     Snapshots snapshots_;
+    std::uint64_t session_number_ = 0;
 };
 
 }  // namespace

@@ -149,7 +149,7 @@ class SqliteOutlet final : public webhook::Outlet {
                                 std::vector<webhook::Delivery>& out) override {
         if (Status status = open(); !status.ok()) return status;
         if (Status status = look_at_life(slices); !status.ok()) return status;
-        webhook::Read read{life_, std::vector<webhook::Looked>(slices.size())};
+        webhook::Read read{life_, 0, std::vector<webhook::Looked>(slices.size())};
         Statement due(*database_, std::string(kColumns) + kDue);
         Statement too_far(*database_, std::string(kColumns) + kTooFar);
         Statement fresh(*database_, std::string(kColumns) + kFresh);

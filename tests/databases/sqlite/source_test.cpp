@@ -589,6 +589,21 @@ TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneRe
     EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
 }
 
+// The ledger knows of more than this reader has read.
+TEST_F(SqliteSource,
+       ATableThatBeginsAnewBeforeAnythingOfItIsReadEndsTheTermThatKnowsOlderPositions) {
+    const auto source = open();
+    spi::PositionSet finished;
+    finished.add(spi::Position{3});
+    const auto reader = value_of(source->open_reader("default", std::move(finished)));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    spi::EventBatch batch;
+    const Status status = reader->read(kAll, batch);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(batch.size(), 0U);
+}
+
 // Its numbering is past the old one's end before anybody looks.
 TEST_F(SqliteSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHoldsItsLease) {
     const auto source = open();

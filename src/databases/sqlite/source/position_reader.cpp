@@ -57,7 +57,11 @@ Status PositionReader::Statements::first_error() const {
 
 PositionReader::PositionReader(const Table& table, const Identity& identity,
                                spi::PositionSet finished)
-    : table_(table), identity_(identity), finished_(std::move(finished)), session_(table_) {}
+    : table_(table),
+      identity_(identity),
+      finished_(std::move(finished)),
+      session_(table_),
+      finished_to_(finished_.highest()) {}
 
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     return session_.poll([&](Statements& statements, bool& at_end) {
@@ -71,15 +75,17 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
     });
 }
 
-// An older state that was restored, or a table that began anew, gives positions out again.
+// An older state that was restored, or a table that began anew, gives positions out again: those
+// that were read, and those that were finished before this reader was made.
 Status PositionReader::check_life(Statement& last_position) {
     const spi::Position last = last_position.step() ? last_position.integer(0) : 0;
     Status status = last_position.status();
     last_position.reset();
-    if (!status.ok() || last >= mark_) return status;
+    const spi::Position reached = std::max(mark_, finished_to_);
+    if (!status.ok() || last >= reached) return status;
     return {ErrorCode::kServerChanged, Advice::kStop,
             "table " + table_.name + " in " + table_.path + " has given positions up to " +
-                std::to_string(last) + " and had reached " + std::to_string(mark_) +
+                std::to_string(last) + " and had reached " + std::to_string(reached) +
                 ": an older state was restored, or the table began anew"};
 }
 

@@ -38,6 +38,7 @@ class PositionReader final : public spi::Reader {
     const Identity& identity_;
     const spi::PositionSet finished_;
     PollSession<Statements> session_;
+    const spi::Position finished_to_;
     spi::Position mark_ = 0;
 };
 

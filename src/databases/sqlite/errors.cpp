@@ -164,6 +164,14 @@ constexpr std::array kRules{
          {}},
 
     // What a person has to mend.
+    Rule{SQLITE_READONLY_DBMOVED,
+         Kind::kSetup,
+         Code::kServerChanged,
+         stop("Another file has taken its path, or none."),
+         kNone,
+         kNone,
+         kNone,
+         {}},
     Rule{SQLITE_READONLY,
          Kind::kSetup,
          Code::kNoRights,

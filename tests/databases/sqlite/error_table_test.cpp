@@ -20,7 +20,7 @@ TEST(SqliteErrorTable, AResultHasOneCodeAndAnAdviceForEachRole) {
         EXPECT_EQ(error(role, SQLITE_BUSY_SNAPSHOT).code, ErrorCode::kConflict);
         EXPECT_EQ(error(role, SQLITE_IOERR_READ).code, ErrorCode::kConnectionLost);
         EXPECT_EQ(error(role, SQLITE_FULL).code, ErrorCode::kDiskFull);
-        EXPECT_EQ(error(role, SQLITE_READONLY_DBMOVED).code, ErrorCode::kNoRights);
+        EXPECT_EQ(error(role, SQLITE_READONLY_DIRECTORY).code, ErrorCode::kNoRights);
         EXPECT_EQ(error(role, SQLITE_ERROR, "no such table: outbox_inbox").code,
                   ErrorCode::kNoSuchTable);
     }
@@ -30,6 +30,11 @@ TEST(SqliteErrorTable, AResultHasOneCodeAndAnAdviceForEachRole) {
     EXPECT_EQ(error(Role::kEmit, SQLITE_BUSY).advice, Advice::kRetryEvent);
     EXPECT_EQ(error(Role::kRelay, SQLITE_READONLY).advice, Advice::kStop);
     EXPECT_EQ(error(Role::kReceive, SQLITE_READONLY).advice, Advice::kRetryDestination);
+}
+
+TEST(SqliteErrorTable, ARelayWhoseFileIsReplacedAsItWritesBeginsANewTerm) {
+    EXPECT_EQ(error(Role::kRelay, SQLITE_READONLY_DBMOVED).code, ErrorCode::kServerChanged);
+    EXPECT_EQ(error(Role::kEmit, SQLITE_READONLY_DBMOVED).code, ErrorCode::kNoRights);
 }
 
 TEST(SqliteErrorTable, AConsumerIsToldWhetherATableIsMissingOrAnother) {

@@ -226,7 +226,6 @@ void SimSink::Session::decide(std::size_t index) {
 }
 
 void SimSink::Session::refuse(std::size_t index, const SimEvent& event) {
-    judge.not_accepted(number, event.position);
     switch (event.trouble) {
         case Trouble::kTimesOut:
             fail(index, error(ErrorCode::kSinkTimeout, Advice::kRetryDestination, "no answer"));
@@ -250,6 +249,8 @@ void SimSink::Session::fail(std::size_t index, ErrorInfo info, bool suspect, boo
     const Handed handed = std::move(queue[index]);
     queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(index));
     judge.failed(route, handed.position);
+    // It leaves the window, where its tenant is paused for good.
+    if (!judge.is_accepted(route, handed.position)) judge.not_accepted(number, handed.position);
     world.trace("session " + std::to_string(number) + " failed " + handed.id + ": " + info.message +
                 (suspect ? " suspect" : "") + (behind ? " behind" : ""));
     if (!handed.key.empty()) {
@@ -260,12 +261,7 @@ void SimSink::Session::fail(std::size_t index, ErrorInfo info, bool suspect, boo
 }
 
 void SimSink::Session::fail_all(const ErrorInfo& info) {
-    while (!queue.empty()) {
-        // A tenant that is paused by then leaves the window.
-        const Position position = queue.front().position;
-        if (!judge.is_accepted(route, position)) judge.not_accepted(number, position);
-        fail(0, info);
-    }
+    while (!queue.empty()) fail(0, info);
 }
 
 void SimSink::Session::answer(const Handed& handed, std::optional<spi::FailedRecord> failure) {

@@ -42,7 +42,11 @@ bool Judge::wants(int route, const SimEvent& event) const {
 }
 
 const SimEvent* Judge::find(Position position) const {
-    const auto it = events_.find(position);
+    auto it = events_.find(position);
+    if (it == events_.end() && find_out_) {
+        find_out_(position);
+        it = events_.find(position);
+    }
     return it == events_.end() ? nullptr : &it->second;
 }
 
@@ -73,7 +77,8 @@ void Judge::retired(int route) {
     }
 }
 
-void Judge::holds(int relay, std::uint64_t epoch) {
+void Judge::holds(int relay, std::uint64_t epoch, std::int64_t since_us) {
+    if (since_us <= set_back_us_) return;  // it may be of what is no more
     // One may hear of its own when others have had theirs.
     if (!epochs_.insert(epoch).second) {
         violation("relay " + std::to_string(relay) + " has epoch " + std::to_string(epoch) +
@@ -279,8 +284,7 @@ std::int64_t Judge::worst_latency_us() const {
 // that fails delays nothing but its own key. A term may have to begin anew, and a record without
 // an answer is the route's until it fails.
 void Judge::check_latency(std::int64_t more_us) {
-    if (settings_.kills || settings_.pauses || settings_.outages || settings_.database_outages ||
-        settings_.promotions) {
+    if (settings_.kills || settings_.pauses || settings_.outages || settings_.database_outages) {
         return;
     }
     const relay::RelayOptions& options = settings_.options;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <span>
@@ -52,6 +54,8 @@ class Judge {
 
     // What writers did.
     void committed(const SimEvent& event);
+    /// Asked about an event that nobody has told of, whose writer may be about to.
+    void find_out(std::function<void(Position)> ask) { find_out_ = std::move(ask); }
     [[nodiscard]] const SimEvent* find(Position position) const;
     [[nodiscard]] bool wants(int route, const SimEvent& event) const;
 
@@ -70,11 +74,14 @@ class Judge {
     void recorded(const spi::RecordBatch& batch, std::span<const spi::Finished> finished,
                   std::span<const std::string> routes);
     void removed(Position position);
-    /// Each owner of the lease has an epoch of its own.
-    void holds(int relay, std::uint64_t epoch);
+    /// Each owner of the lease has an epoch of its own. It was asked for at `since_us`.
+    void holds(int relay, std::uint64_t epoch, std::int64_t since_us);
     [[nodiscard]] std::uint64_t epoch() const { return epoch_; }
     /// The database is as it was: epochs come again. What it lost is `withdrawn`.
-    void set_back() { epochs_.clear(); }
+    void set_back() {
+        epochs_.clear();
+        set_back_us_ = world_.now_us();
+    }
     /// A ledger says that the route has finished it, or would not send it.
     void in_ledger(int route, Position position);
     void failed(int route, Position position) { failures_[{route, position}] += 1; }
@@ -100,10 +107,12 @@ class Judge {
     /// What was wrong with the event is no longer.
     void mended(Position position) { mended_.insert(position); }
     [[nodiscard]] bool is_mended(Position position) const { return mended_.contains(position); }
-    /// How often routes joined the stream, fell behind on it, and what it brought.
+    /// A relay has looked at the table, not before `since_us`.
+    void looked(std::int64_t since_us) { looked_us_ = std::max(looked_us_, since_us); }
+    [[nodiscard]] std::int64_t looked_us() const { return looked_us_; }
+    /// How often routes joined the stream, and what it brought.
     struct Streamed {
         std::size_t joins = 0;
-        std::size_t behind = 0;
         std::size_t events = 0;
     };
     Streamed streamed;
@@ -144,6 +153,8 @@ class Judge {
     World& world_;
     const Settings& settings_;
     std::map<Position, SimEvent> events_;  // committed
+    std::function<void(Position)> find_out_;
+    std::int64_t looked_us_ = -1;
     std::map<Position, std::int64_t> committed_us_;
     std::map<std::string, std::vector<Position>> by_key_;
     std::map<RouteEvent, std::int64_t> accepted_us_;  // the first time
@@ -167,6 +178,7 @@ class Judge {
     std::map<int, Session> unrecorded_;  // sent and not in a checkpoint, by session
     std::uint64_t epoch_ = 0;
     std::set<std::uint64_t> epochs_;
+    std::int64_t set_back_us_ = -1;
     std::size_t unsettled_ = 0;
     std::size_t repeats_ = 0;
     std::vector<std::string> violations_;

@@ -87,8 +87,9 @@ bool RelayProcess::open_source() {
 
 // As the program does.
 void RelayProcess::stops(const ErrorInfo& why) {
+    if (world_.dying()) return;
     world_.trace("relay " + std::to_string(number_) + " ends: " + describe(why));
-    if (!around_.may_end || !around_.may_end(why)) {
+    if (!around_.may_end || !around_.may_end(number_, why)) {
         around_.judge.violation("a relay stopped: " + describe(why));
     }
 }

@@ -32,7 +32,7 @@ struct Surroundings {
     /// The destination of a route; empty: a simulated one.
     std::function<Result<std::unique_ptr<spi::Sink>>(int relay, int route)> make_sink = {};
     /// What to do with an error that ends a process. False, or empty: it is to end none.
-    std::function<bool(const ErrorInfo& error)> may_end = {};
+    std::function<bool(int relay, const ErrorInfo& error)> may_end = {};
 };
 
 /// A route as the simulation configures it.

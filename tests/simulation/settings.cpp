@@ -2,11 +2,10 @@
 
 namespace outbox::simulation {
 
-Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
+Settings Settings::from_seed(std::uint64_t seed) {
     Random random(seed * 0x9e3779b97f4a7c15 + 1);
     Settings s;
     s.seed = seed;
-    s.fault = fault;
     s.routes = random.chance(0.5) ? 2 : 1;
     s.keys = static_cast<int>(random.between(1, 12));
     s.writers = static_cast<int>(random.between(2, 6));
@@ -14,7 +13,7 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     s.call_fails = random.chance(0.7) ? 0.01 : 0.0;
     s.outcome_unknown = random.chance(0.5) ? 0.02 : 0.0;
     s.record_lost = random.chance(0.5) ? 0.01 : 0.0;
-    s.fail_stop = random.chance(0.6) || fault == Fault::kGapAfterFailure;
+    s.fail_stop = random.chance(0.6);
     s.rebuilds = s.fail_stop && random.chance(0.5);
     s.suspects = s.rebuilds && random.chance(0.7);
     s.block_key = random.chance(0.25);
@@ -24,27 +23,8 @@ Settings Settings::from_seed(std::uint64_t seed, Fault fault) {
     s.database_outages = random.chance(0.4);
     s.clock_jumps = random.chance(0.3);
 
-    const bool needs_stream = fault == Fault::kJoinWithoutSnapshot ||
-                              fault == Fault::kStreamClosesHoles ||
-                              fault == Fault::kRemovalForgotten || fault == Fault::kMissingIsGone;
-    s.stream = random.chance(0.7) || needs_stream;
-    s.hidden_commits = s.stream && (random.chance(0.6) || needs_stream);
-    s.cuts = random.chance(0.5);
-    s.promotions = random.chance(0.3);
-    s.queue_max = static_cast<std::size_t>(random.between(2, 60));
-    // What goes wrong on the stream shows only where it is on for a while.
-    if (s.stream && (random.chance(0.5) || needs_stream)) {
-        s.kills = s.pauses = s.outages = s.database_outages = s.promotions = false;
-        s.queue_max = 1'000;
-    }
-    if (needs_stream) {
-        s.writers = 6;
-        s.keys = 3;
-        s.cuts = true;
-        s.call_fails = 0;
-        s.trouble = 0.05;
-        s.timeouts = false;
-    }
+    // Whether an event waits for too long shows only where nothing else is away.
+    if (random.chance(0.3)) s.kills = s.pauses = s.outages = s.database_outages = false;
 
     relay::RelayOptions& o = s.options;
     o.retention_s = 7 * 86'400;

@@ -11,21 +11,14 @@ namespace outbox::simulation {
 /// A guard that is taken away, to see that the checkers notice.
 enum class Fault : std::uint8_t {
     kNone,
-    kHoleClosedWithoutProof,  ///< The reader is told that nobody writes.
-    kBareCursor,              ///< The reader looks only behind the last position.
-    kEarlyAcknowledgement,    ///< The sink acknowledges what it has only been handed.
-    kLostLeaseIgnored,        ///< A lost lease is reported as renewed.
-    kJoinWithoutSnapshot,     ///< A stream is joined by an ordinary read of the table.
-    kStreamClosesHoles,       ///< What a stream has passed by counts as empty.
-    kRemovalForgotten,        ///< What cannot be removed yet is not tried again.
-    kMissingIsGone,           ///< A row that cannot be fetched yet counts as gone.
-    kGapAfterFailure,         ///< The sink accepts what lies behind a failed record.
+    kEarlyAcknowledgement,  ///< The sink acknowledges what it has only been handed.
+    kGapAfterFailure,       ///< The sink accepts what lies behind a failed record.
 };
 
 /// What kind of world a seed makes.
 struct Settings {
     std::uint64_t seed = 0;
-    Fault fault = Fault::kNone;
+    Fault fault = Fault::kNone;  ///< Of a destination.
     bool tracing = false;
 
     int routes = 1;
@@ -48,14 +41,9 @@ struct Settings {
     bool outages = true;
     bool database_outages = true;
     bool clock_jumps = true;
-    bool stream = true;           ///< Routes that have caught up join the stream of the log.
-    bool hidden_commits = true;   ///< Commits may be in the stream before they are visible.
-    bool cuts = true;             ///< Streams are cut.
-    bool promotions = true;       ///< Standbys take over.
-    std::size_t queue_max = 100;  ///< Events that a route's queue holds.
     relay::RelayOptions options;
 
-    static Settings from_seed(std::uint64_t seed, Fault fault = Fault::kNone);
+    static Settings from_seed(std::uint64_t seed);
 };
 
 }  // namespace outbox::simulation

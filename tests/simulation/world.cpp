@@ -8,7 +8,7 @@
 namespace outbox::simulation {
 
 namespace {
-constexpr std::size_t kLines = 2'000;
+constexpr std::size_t kLines = 20'000;
 constexpr std::int64_t kStepMaxUs = 10;  // what a task's own work takes
 
 World* moving_world = nullptr;
@@ -38,6 +38,7 @@ World::TaskId World::spawn(Group group, std::string name, std::function<void()> 
     task->group = group;
     task->name = std::move(name);
     task->wake_us = now_us_;
+    task->killed = dying();  // nobody of its process is left to wait for it
     task->fiber = std::make_unique<Fiber>([self, body = std::move(body)] {
         if (self->killed) return;
         try {

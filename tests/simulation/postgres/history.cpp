@@ -1,13 +1,12 @@
 #include "tests/simulation/postgres/history.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iterator>
 #include <utility>
 
 #include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
-#include "tests/simulation/postgres/watched_source.h"
+#include "tests/simulation/watched_source.h"
 
 namespace outbox::simulation {
 
@@ -24,12 +23,6 @@ constexpr const char* kLifeOfTable =
     "pg_relation_filenode(pg_get_serial_sequence('public.outbox_events', "
     "'position')::regclass)::text || '/p'";
 
-std::string id_of(Position number) {
-    char id[48];
-    std::snprintf(id, sizeof id, "00000000-0000-4000-8000-%012lld", static_cast<long long>(number));
-    return id;
-}
-
 }  // namespace
 
 PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& server) {
@@ -41,7 +34,6 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
     s.writing_us = random.between(2'000, 5'000) * kMs;
     s.settle_us = 120 * kSecond;
     s.writers = static_cast<int>(random.between(2, 4));
-    s.stream = false;
     relay::RelayOptions& o = s.options;
     o.poll_busy_ms = random.between(10, 40);
     o.poll_idle_ms = random.between(50, 200);
@@ -108,34 +100,12 @@ void PostgresSettings::only(const std::string& kind) {
 }
 
 PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& settings)
-    : server_(server),
+    : Deployment(settings),
+      server_(server),
       kind_(settings),
-      settings_(kind_.settings),
-      world_(settings_.seed, settings_.tracing),
-      judge_(world_, settings_),
       lines_(world_, server, settings_),
-      around_{.world = world_,
-              .judge = judge_,
-              .broker = broker_,
-              .settings = settings_,
-              .wall_offset_us = wall_offset_us_,
-              .open_source = [this](int relay) -> Result<std::unique_ptr<spi::Source>> {
-                  auto source = postgres::make_postgres_source(config_of(relay));
-                  if (!source.ok()) return source;
-                  return watched(*std::move(source), world_, judge_, settings_, relay);
-              },
-              .vanish = [this](int relay, spi::Source*) { lines_.vanish(relay); },
-              .routes =
-                  [this] {
-                      std::vector<relay::RouteSpec> routes;
-                      for (int route = 0; route < settings_.routes; ++route) {
-                          if (judge_.is_retired(route) && !adding_) continue;
-                          routes.push_back(route_spec(
-                              route, names_[static_cast<std::size_t>(route)], settings_));
-                      }
-                      return routes;
-                  },
-              .may_end = [this](const ErrorInfo& error) { return may_end(error); }} {
+      heartbeats_(server.url(kind_.layout)) {
+    wall_offset_us_ = 1'700'000'000 * kSecond;
     config_.url = server.url(kind_.layout);
     config_.mode = postgres::Mode::kPolling;
     server.reset(kind_.layout);
@@ -161,71 +131,11 @@ postgres::PostgresSourceConfig PostgresHistory::config_of(int relay) const {
     return config;
 }
 
-void PostgresHistory::did(const std::string& what) {
-    world_.trace(what);
-    ++happened_[what];
-}
-
-void PostgresHistory::start_relay() {
-    relays_.push_back(std::make_unique<RelayProcess>(around_, next_relay_++));
-    living_.push_back(relays_.back().get());
-}
-
-void PostgresHistory::start_missing_relays() {
-    std::erase_if(living_, [](const RelayProcess* relay) { return relay->ended(); });
-    while (living_.size() < static_cast<std::size_t>(settings_.relays)) start_relay();
-}
-
 PostgresVerdict PostgresHistory::run() {
-    for (int i = 0; i < settings_.relays; ++i) start_relay();
-    writing_ = settings_.writers;
-    for (int i = 0; i < settings_.writers; ++i) {
-        world_.spawn(World::kNoGroup, "writer", [this, i] { write(i); });
-    }
-    world_.spawn(World::kNoGroup, "chaos", [this] { chaos(); });
-    world_.spawn(World::kNoGroup, "time", [this] { keep_time(); });
-    world_.spawn(World::kNoGroup, "watch", [this] { watch_relays(); });
-    const auto broken = [&] { return !judge_.violations().empty(); };
-    world_.run(settings_.writing_us * 4, [&] { return broken() || (settling_ && writing_ == 0); });
-    if (!broken() && writing_ != 0) judge_.violation("a writer hangs");
-    world_.trace("--- settling");
-    // From here on nothing breaks: what is not delivered now is lost.
-    settings_.call_fails = 0;
-    settings_.outcome_unknown = 0;
-    settings_.record_lost = 0;
-    start_relay();
-    world_.spawn(World::kNoGroup, "busy", [this] { keep_busy(); });
-    world_.spawn(World::kNoGroup, "operator", [this] { operate(); });
-    const std::int64_t until_us = world_.now_us() + settings_.settle_us;
-    const bool settled =
-        world_.run(until_us, [&] { return broken() || judge_.all_settled(); }) && !broken();
-    if (settled) {
-        done_ = true;
-        bool empty = false;
-        world_.spawn(World::kNoGroup, "looks", [&] {
-            while (!(empty = drained())) world_.sleep(100 * kMs);
-        });
-        world_.run(until_us, [&] { return broken() || empty; });
-        if (!empty && !broken()) judge_.violation("finished rows stay, or what is kept of them");
-        world_.run(until_us, [&] { return broken() || !keeps_for_nobody_; });
-    }
-    if (!broken()) judge_.finish();
-    if (!broken() && nobody_interferes()) {
-        judge_.check_latency(kind_.publications ? kLookAtPublicationUs : 0);
-    }
     PostgresVerdict verdict;
-    verdict.violations = judge_.violations();
-    verdict.events = judge_.events();
-    verdict.repeats = judge_.repeats();
-    verdict.dead = judge_.dead();
-    verdict.epochs = judge_.epoch();
+    play(verdict);
     verdict.joins = judge_.streamed.joins;
     verdict.streamed = judge_.streamed.events;
-    verdict.ended_us = world_.now_us();
-    verdict.fingerprint = world_.fingerprint();
-    world_.end();
-    verdict.trace.assign(world_.lines().begin(), world_.lines().end());
-    verdict.happened = happened_;
     verdict.planted = lines_.planted();
     verdict.statements = lines_.statements();
     verdict.blocked = lines_.blocked();
@@ -233,11 +143,29 @@ PostgresVerdict PostgresHistory::run() {
     return verdict;
 }
 
+Result<std::unique_ptr<spi::Source>> PostgresHistory::open_source(int relay) {
+    auto source = postgres::make_postgres_source(config_of(relay));
+    if (!source.ok()) return source;
+    return watched(*std::move(source), world_, judge_, settings_, relay);
+}
+
+void PostgresHistory::start_writer(int writer) {
+    world_.spawn(World::kNoGroup, "writer", [this, writer] { write(writer); });
+}
+
+void PostgresHistory::begin() {
+    world_.spawn(World::kNoGroup, "time", [this] { keep_time(); });
+}
+
 // But with the stream, which gives way to the table.
 bool PostgresHistory::nobody_interferes() const {
     return !kind_.terminations && !kind_.holds && !kind_.anew && !kind_.tenants && !kind_.letters &&
            !kind_.delays && !kind_.route_changes && !kind_.crashes && !kind_.set_backs &&
            !kind_.hosts && !kind_.levels;
+}
+
+std::int64_t PostgresHistory::may_wait_us() const {
+    return kind_.publications ? kLookAtPublicationUs : 0;
 }
 
 void PostgresHistory::keep_time() {
@@ -264,18 +192,6 @@ void PostgresHistory::write(int writer) {
         }
     }
     --writing_;
-}
-
-void PostgresHistory::committed(const std::vector<Written>& written) {
-    for (const Written& one : written) {
-        if (one.position != 0) numbers_[one.position] = one.event.position;
-        judge_.committed(one.event);
-        if (world_.tracing()) {
-            world_.trace("committed e" + std::to_string(one.event.position) + " at " +
-                         std::to_string(one.position) + " key=" + one.event.key + " " +
-                         one.event.type);
-        }
-    }
 }
 
 std::string PostgresHistory::values_of(const SimEvent& event, int filling) {
@@ -381,47 +297,6 @@ void PostgresHistory::burst(int writer) {
     committed(written);
 }
 
-SimEvent PostgresHistory::make_event(Random& random, const std::vector<std::string>& keys,
-                                     double trouble) {
-    SimEvent event;
-    if (!keys.empty()) event.key = keys[random.index(keys.size())];
-    event.type = random.chance(0.5) ? "a" : "b";
-    if (random.chance(trouble)) {
-        event.trouble = static_cast<Trouble>(random.between(1, 6));
-        if (!settings_.timeouts && event.trouble == Trouble::kTimesOut) {
-            event.trouble = Trouble::kFailsAlways;
-        }
-        // The table refuses it.
-        if (event.trouble == Trouble::kBadTopic) event.trouble = Trouble::kRefused;
-    }
-    if (event.trouble == Trouble::kNoRoute) event.type = "none";
-    if (kind_.tenants) {
-        // A key is a tenant's.
-        const std::string& of = event.key;
-        event.tenant = "t" + std::to_string(of.empty() ? random.between(0, 2) : of.back() % 3);
-    }
-    return event;
-}
-
-// Traffic that goes on: whether an event times out through its own fault shows by others that
-// do not.
-void PostgresHistory::keep_busy() {
-    Client client(config_.url);
-    while (!done_) {
-        SimEvent event;
-        event.position = next_number_++;
-        event.id = id_of(event.position);
-        event.type = "b";
-        event.heartbeat = true;
-        if (client.run("INSERT INTO public.outbox_events (id, aggregate_type, event_type, "
-                       "payload) VALUES ('" +
-                       event.id + "', 'b', 'Happened', '{}') RETURNING position")) {
-            committed({{std::stoll(client.rows().at(0).at(0)), event}});
-        }
-        world_.sleep(world_.random().between(100, 300) * kMs);
-    }
-}
-
 std::unique_ptr<Operations> PostgresHistory::operations() {
     auto opened = postgres::open_operations(config_, "public.outbox_events");
     if (opened.ok()) return *std::move(opened);
@@ -429,41 +304,14 @@ std::unique_ptr<Operations> PostgresHistory::operations() {
     return nullptr;
 }
 
-// Again and again where a lock or the lease of a relay is in the way.
-template <typename Change>
-bool PostgresHistory::insist(Change change) {
-    for (int tries = 0; tries < 60; ++tries) {
-        const auto done = change();
-        if (done.ok()) return true;
-        world_.trace("an operator is refused: " + describe(done.error()));
-        world_.sleep(200 * kMs);
+bool PostgresHistory::write_heartbeat(Written& written) {
+    if (!heartbeats_.run("INSERT INTO public.outbox_events (id, aggregate_type, event_type, "
+                         "payload) VALUES ('" +
+                         written.event.id + "', 'b', 'Happened', '{}') RETURNING position")) {
+        return false;
     }
-    return false;
-}
-
-// What an operator does until all is through.
-void PostgresHistory::operate() {
-    while (true) {
-        world_.sleep(1 * kSecond);
-        if (!paused_.empty()) {
-            if (const auto desk = operations()) {
-                for (const std::string& tenant : paused_) {
-                    insist([&] { return desk->resume_tenant(tenant); });
-                }
-                paused_.clear();
-            }
-        }
-        if (settings_.block_key) handle_letters();
-    }
-}
-
-// A process that ended is started again, and where that does not help a person decides.
-void PostgresHistory::watch_relays() {
-    while (true) {
-        world_.sleep(300 * kMs);
-        if (resets_ > 1) settle_resets();
-        if (!changing_routes_) start_missing_relays();
-    }
+    written.position = std::stoll(heartbeats_.rows().at(0).at(0));
+    return true;
 }
 
 bool PostgresHistory::may_end(const ErrorInfo& error) {
@@ -475,7 +323,9 @@ bool PostgresHistory::may_end(const ErrorInfo& error) {
     return true;
 }
 
-void PostgresHistory::settle_resets() {
+// Where a start does not help a person decides.
+void PostgresHistory::watch() {
+    if (resets_ < 2) return;
     resets_ = 0;
     if (const auto desk = operations()) {
         did("the ledgers are forgotten");
@@ -483,57 +333,46 @@ void PostgresHistory::settle_resets() {
     }
 }
 
-// Of what the seed's kind of history has.
-void PostgresHistory::chaos() {
-    Random& random = world_.random();
-    std::vector<std::function<void()>> kinds;
+PostgresHistory::Kinds PostgresHistory::kinds() {
+    Kinds kinds;
     const auto add = [&](bool has, std::function<void()> kind) {
         if (has) kinds.push_back(std::move(kind));
     };
-    add(settings_.kills || settings_.pauses, [&] { hurt_a_relay(random); });
-    add(settings_.outages, [&] {
-        broker_.away_fails = random.chance(0.5);
-        broker_.away_until_us[static_cast<int>(random.between(0, settings_.routes - 1))] =
-            world_.now_us() + random.between(50, 3'000) * kMs;
-        did("an outage of a destination");
-    });
-    add(settings_.database_outages, [&] {
-        lines_.away_until(world_.now_us() + random.between(20, 2'000) * kMs);
+    add(settings_.kills || settings_.pauses, [this] { hurt_a_relay(); });
+    add(settings_.outages, [this] { lose_a_destination(); });
+    add(settings_.database_outages, [this] {
+        lines_.away_until(world_.now_us() + world_.random().between(20, 2'000) * kMs);
         did("an outage of the database");
     });
-    add(settings_.clock_jumps, [&] {
-        wall_offset_us_ += random.between(-7'200, 7'200) * kSecond;
+    add(settings_.clock_jumps, [this] {
+        wall_offset_us_ += world_.random().between(-7'200, 7'200) * kSecond;
         did("the clocks on the wall of relays jump");
     });
-    add(kind_.terminations, [&] {
+    add(kind_.terminations, [this] {
         if (lines_.terminate_one()) did("a backend is terminated");
     });
-    add(kind_.cuts, [&] { hurt_a_stream(); });
-    add(kind_.growth, [&] {
+    add(kind_.cuts, [this] { hurt_a_stream(); });
+    add(kind_.growth, [this] {
         did("somebody writes much");
         server_.grow_log();
     });
-    add(kind_.hosts, [&] { lose_a_host(); });
-    add(kind_.levels, [&] { change_level(); });
-    add(kind_.publications, [&] {
+    add(kind_.hosts, [this] { lose_a_host(); });
+    add(kind_.levels, [this] { change_level(); });
+    add(kind_.publications, [this] {
         if (!unpublished_) world_.spawn(World::kNoGroup, "owner", [this] { change_publication(); });
     });
-    add(kind_.holds, [&] { world_.spawn(World::kNoGroup, "holder", [this] { hold(); }); });
-    add(kind_.anew, [&] { world_.spawn(World::kNoGroup, "anew", [this] { begin_anew(); }); });
-    add(kind_.tenants, [&] { change_tenants(); });
-    add(kind_.letters, [&] { handle_letters(); });
-    add(kind_.route_changes, [&] { change_routes(); });
-    add(kind_.crashes, [&] {
+    add(kind_.holds, [this] { world_.spawn(World::kNoGroup, "holder", [this] { hold(); }); });
+    add(kind_.anew, [this] { world_.spawn(World::kNoGroup, "anew", [this] { begin_anew(); }); });
+    add(kind_.tenants, [this] { change_tenants(); });
+    add(kind_.letters, [this] { handle_letters(); });
+    add(kind_.route_changes, [this] { change_routes(); });
+    add(kind_.crashes, [this] {
         if (!std::exchange(kind_.crashes, false)) return;  // takes seconds
         did("the server crashes");
         lines_.restart([this] { server_.crash(); });
     });
-    add(kind_.set_backs, [&] { set_back(); });
-    while (world_.now_us() < settings_.writing_us) {
-        world_.sleep(random.between(50, 600) * kMs);
-        if (!kinds.empty()) kinds[random.index(kinds.size())]();
-    }
-    settling_ = true;
+    add(kind_.set_backs, [this] { copy_or_set_back(); });
+    return kinds;
 }
 
 // An operator's session holds rows or a table, and goes.
@@ -680,148 +519,18 @@ void PostgresHistory::begin_anew() {
 
 // Nothing that the server says of itself tells that it is the copy. The lease does, where it was
 // renewed since.
-void PostgresHistory::set_back() {
+void PostgresHistory::copy_or_set_back() {
     if (copied_us_ == kNever) {
         copied_us_ = world_.now_us();
         lines_.restart([this] { server_.copy(); });
-        for (const auto& [number, event] : judge_.all()) copied_.insert(number);
-        copied_numbers_ = numbers_;
+        copied();
         did("the server is copied");
         return;
     }
     if (world_.now_us() < copied_us_ + 2 * settings_.options.lease_renew_ms * kMs) return;
-    copied_us_ = world_.now_us();
     lines_.restart([this] { server_.set_back(); });
-    judge_.set_back();
-    for (const auto& [number, event] : judge_.all()) {
-        if (!copied_.contains(number)) judge_.withdrawn(number);
-    }
-    numbers_ = copied_numbers_;
+    set_back();
     did("the server is set back");
-}
-
-void PostgresHistory::change_tenants() {
-    const auto desk = operations();
-    if (!desk) return;
-    const std::string tenant = "t" + std::to_string(world_.random().between(0, 2));
-    if (paused_.contains(tenant)) {
-        if (desk->resume_tenant(tenant).ok()) paused_.erase(tenant);
-        did("a tenant is resumed");
-    } else if (desk->pause_tenant(tenant).ok()) {
-        paused_.insert(tenant);
-        did("a tenant is paused");
-    }
-}
-
-// Retried, after what was wrong was mended or not, or discarded.
-void PostgresHistory::handle_letters() {
-    Random& random = world_.random();
-    const auto desk = operations();
-    if (!desk) return;
-    const auto letters = desk->dead({}, 0, 100, false);
-    if (!letters.ok() || letters->empty()) return;
-    DeadFilter filter;
-    for (const DeadInfo& letter : *letters) {
-        if (settling_ || random.chance(0.5)) filter.ids.push_back(letter.id);
-    }
-    if (filter.ids.empty()) return;
-    if (!settling_ && random.chance(0.3)) {
-        for (const std::string& id : filter.ids) judge_.letter_gone(number_of(id));
-        if (desk->discard_dead(filter).ok()) did("letters are discarded");
-        return;
-    }
-    if (settling_ || random.chance(0.7)) {
-        for (const std::string& id : filter.ids) judge_.mended(number_of(id));
-    }
-    if (desk->retry_dead(filter).ok()) did("letters are retried");
-}
-
-// All relays stop, as a deployment does.
-bool PostgresHistory::stop_all_relays() {
-    for (RelayProcess* relay : living_) relay->stop();
-    const std::int64_t until_us = world_.now_us() + 8 * kSecond;
-    const auto stopped = [&] {
-        return std::all_of(living_.begin(), living_.end(),
-                           [](const RelayProcess* relay) { return relay->ended(); });
-    };
-    while (!stopped() && world_.now_us() < until_us) world_.sleep(20 * kMs);
-    return stopped();
-}
-
-void PostgresHistory::change_routes() {
-    Random& random = world_.random();
-    changing_routes_ = true;
-    const std::shared_ptr<void> changed(nullptr, [this](void*) { changing_routes_ = false; });
-    // One of them stands still meanwhile, and wakes as one of the past.
-    if (!living_.empty() && random.chance(0.5)) {
-        RelayProcess& frozen = *living_[random.index(living_.size())];
-        frozen.pause(random.between(3'000, 9'000) * kMs);
-        frozen.stop();
-        std::erase(living_, &frozen);
-        did("a relay stands still while routes change");
-    }
-    if (!stop_all_relays()) return;
-    const auto desk = operations();
-    if (!desk) return;
-    if (settings_.routes > 1 && random.chance(0.5)) {
-        change_number_of_routes(*desk);
-    } else {
-        rename_routes(*desk);
-    }
-}
-
-// To new names, or two routes to each other's.
-void PostgresHistory::rename_routes(Operations& desk) {
-    const auto rename = [&](std::size_t route, const std::string& to) {
-        if (!insist([&] { return desk.rename_route(names_[route], to); })) return false;
-        names_[route] = to;
-        judge_.named(to, static_cast<int>(route));
-        return true;
-    };
-    const std::string fresh = "route" + std::to_string(next_name_++);
-    if (settings_.routes == 1 || judge_.is_retired(1)) {
-        if (rename(0, fresh)) did("a route is renamed");
-        return;
-    }
-    const std::string first = names_[0];
-    const std::string second = names_[1];
-    if (rename(0, fresh) && rename(1, first) && rename(0, second)) did("routes swap their names");
-}
-
-void PostgresHistory::change_number_of_routes(Operations& desk) {
-    if (judge_.is_retired(1)) {
-        adding_ = true;
-        did("a route is added");
-        return;
-    }
-    if (insist([&] { return desk.retire_route(names_[1], true); })) {
-        adding_ = false;
-        judge_.retired(1);
-        did("a route is retired");
-    }
-}
-
-void PostgresHistory::hurt_a_relay(Random& random) {
-    start_missing_relays();
-    RelayProcess& relay = *living_[random.index(living_.size())];
-    switch (random.between(0, 2)) {
-        case 0:
-            if (!settings_.pauses) break;
-            did("a relay is paused");
-            relay.pause(random.between(10, 5'000) * kMs);
-            break;
-        case 1:
-            if (!settings_.kills) break;
-            did("a relay is killed");
-            relay.kill();
-            std::erase(living_, &relay);
-            start_relay();
-            break;
-        default:
-            if (!settings_.kills) break;
-            did("a relay is asked to stop");
-            relay.stop();
-    }
 }
 
 // False: somebody keeps the tables from being looked at.
@@ -866,30 +575,16 @@ void PostgresHistory::audit_slots(test::Pg& control) {
 void PostgresHistory::audit(test::Pg& control) {
     if (kind_.streams) audit_slots(control);
     std::set<Position> there;
-    for (const auto& row : control.query("SELECT position, id FROM public.outbox_events")) {
-        const Position number = number_of(*row[1]);
-        there.insert(number);
-        if (judge_.find(number) == nullptr) {
-            judge_.violation("the table holds e" + std::to_string(number) +
-                             ", which was not committed");
-        }
+    for (const auto& row : control.query("SELECT id FROM public.outbox_events")) {
+        there.insert(number_of(*row[0]));
     }
-    // The judge hears of a letter when its relay does, and that is later.
     std::set<std::pair<int, Position>> dead;
     for (const auto& row : control.query("SELECT route, id FROM public.outbox_dead_letters")) {
         dead.insert({judge_.route_of(*row[0]), number_of(*row[1])});
     }
-    const auto is_dead = [&](Position number) {
-        return dead.contains({0, number}) || dead.contains({1, number});
-    };
-    for (const auto& [position, number] : numbers_) {
-        if (!there.contains(number) && !is_dead(number)) judge_.removed(number);
-    }
+    check_tables(there, dead);
     for_each_done(control, [&](const std::string& route, Position position) {
-        const auto found = numbers_.find(position);
-        const int number_of_route = judge_.route_of(route);
-        if (found == numbers_.end() || dead.contains({number_of_route, found->second})) return;
-        judge_.in_ledger(number_of_route, found->second);
+        check_ledger(route, position, dead);
     });
 }
 
@@ -910,7 +605,7 @@ void PostgresHistory::for_each_done(
 
 // Nothing is kept of what is finished; but of rows that others deleted before every route had them
 // the ledgers keep their bits until the table has moved on by segments.
-bool PostgresHistory::drained() {
+std::string PostgresHistory::left() {
     std::string left =
         "SELECT EXISTS (SELECT FROM public.outbox_delivery) OR EXISTS (SELECT FROM "
         "public.outbox_scheduled)";
@@ -920,15 +615,17 @@ bool PostgresHistory::drained() {
             "public.outbox_ledger WHERE life IS DISTINCT FROM " +
             std::string(kLifeOfTable) + ")";
     }
-    bool nothing = false;
+    std::string found = "nobody can look";
     look([&](test::Pg& control) {
-        nothing = control.value(left) == "f";
+        found = control.value(left) == "f" ? "" : "rows, or the ledgers of a former table";
         if (kind_.layout != Server::Layout::kDelete) return;
-        for_each_done(control, [&](const std::string&, Position position) {
-            nothing = nothing && !numbers_.contains(position);
+        for_each_done(control, [&](const std::string& route, Position position) {
+            if (numbers_.contains(position)) {
+                found += "; " + std::to_string(position) + " in the ledger of " + route;
+            }
         });
     });
-    return nothing;
+    return found;
 }
 
 }  // namespace outbox::simulation

@@ -15,7 +15,7 @@
 #include "databases/postgres/source/source.h"
 #include "mailbox/loop.h"
 #include "tests/simulation/postgres/watched_sink.h"
-#include "tests/simulation/postgres/watched_source.h"
+#include "tests/simulation/watched_source.h"
 
 namespace outbox::simulation {
 
@@ -47,7 +47,6 @@ ReceivingSettings ReceivingSettings::from_seed(std::uint64_t seed) {
     s.relays = random.chance(0.5) ? 2 : 1;
     s.writers = static_cast<int>(random.between(1, 3));
     s.writing_us = random.between(2'000, 5'000) * kMs;
-    s.stream = false;
     s.trouble = 0;
     s.block_key = false;
     relay::RelayOptions& o = s.options;
@@ -134,7 +133,7 @@ ReceivingHistory::ReceivingHistory(Server& server, const ReceivingSettings& sett
                       return routes;
                   },
               .make_sink = [this](int relay, int route) { return make_sink(relay, route); },
-              .may_end = [](const ErrorInfo&) { return false; }},
+              .may_end = [](int, const ErrorInfo&) { return false; }},
       receivers_{.world = world_,
                  .judge = judge_,
                  .effects = effects_,

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/simulation/postgres/seeds.h"
+#include "tests/simulation/seeds.h"
 
 namespace outbox::simulation {
 namespace {
@@ -27,10 +27,11 @@ TEST(SimulationOfReceiving, EveryHistoryKeepsThePromises) {
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const ReceivingVerdict verdict = history_of(seed);
         if (goes_on && !verdict.violations.empty()) {
-            ADD_FAILURE() << report(seed, verdict, kEvery);
+            ADD_FAILURE() << report(seed, verdict, "simulation_postgres_test", kEvery);
             continue;
         }
-        ASSERT_TRUE(verdict.violations.empty()) << report(seed, verdict, kEvery);
+        ASSERT_TRUE(verdict.violations.empty())
+            << report(seed, verdict, "simulation_postgres_test", kEvery);
         all.events += verdict.events;
         all.repeats += verdict.repeats;
         all.effects += verdict.effects;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tests/simulation/postgres/history.h"
-#include "tests/simulation/postgres/seeds.h"
+#include "tests/simulation/seeds.h"
 
 namespace outbox::simulation {
 namespace {
@@ -32,10 +32,11 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const PostgresVerdict verdict = history_of(seed);
         if (goes_on && !verdict.violations.empty()) {
-            ADD_FAILURE() << report(seed, verdict, kEvery);
+            ADD_FAILURE() << report(seed, verdict, "simulation_postgres_test", kEvery);
             continue;
         }
-        ASSERT_TRUE(verdict.violations.empty()) << report(seed, verdict, kEvery);
+        ASSERT_TRUE(verdict.violations.empty())
+            << report(seed, verdict, "simulation_postgres_test", kEvery);
         all.events += verdict.events;
         all.repeats += verdict.repeats;
         all.dead += verdict.dead;
@@ -74,7 +75,9 @@ TEST(SimulationOnPostgres, SeedsThatOnceFailedKeepThePromises) {
     };
     for (const auto& [kind, seed] : kSeeds) {
         const PostgresVerdict verdict = history_of(seed, kind);
-        EXPECT_TRUE(verdict.violations.empty()) << kind << "\n" << report(seed, verdict, kEvery);
+        EXPECT_TRUE(verdict.violations.empty())
+            << kind << "\n"
+            << report(seed, verdict, "simulation_postgres_test", kEvery);
     }
 }
 

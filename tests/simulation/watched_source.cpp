@@ -1,4 +1,4 @@
-#include "tests/simulation/postgres/watched_source.h"
+#include "tests/simulation/watched_source.h"
 
 #include <map>
 #include <set>
@@ -28,7 +28,9 @@ class WatchedReader final : public spi::Reader {
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override {
         const std::size_t before = out.size();
         const std::size_t closed_before = out.closed.size();
+        const std::int64_t since_us = watch_.world.now_us();
         Status status = reader_->read(limits, out);
+        if (status.ok()) watch_.judge.looked(since_us);
         note(out, before);
         if (streams_) watch_.judge.streamed.events += out.size() - before;
         if (watch_.world.tracing()) trace(out, before, closed_before, status);
@@ -175,7 +177,7 @@ class WatchedLease final : public spi::LeaseStore {
         const std::int64_t started_us = watch_.world.now_us();
         auto epoch = lease_->acquire(owner, ttl);
         if (epoch.ok() && *epoch) {
-            watch_.judge.holds(watch_.relay, **epoch);
+            watch_.judge.holds(watch_.relay, **epoch, started_us);
             entitle(started_us, ttl);
         }
         return epoch;

@@ -1,4 +1,4 @@
-#include "tests/simulation/shrink.h"
+#include "tests/simulation/sqlite/shrink.h"
 
 #include <algorithm>
 #include <cctype>
@@ -31,40 +31,43 @@ bool halve(T& setting, T least) {
 
 struct Reduction {
     std::string_view name;
-    bool (*apply)(Settings&);  // false: there is no less of it
+    bool (*apply)(SqliteSettings&);  // false: there is no less of it
 };
 
 constexpr Reduction kReductions[] = {
-    {"writing", [](Settings& s) { return halve(s.writing_us, kLeastWriting); }},
-    {"writers", [](Settings& s) { return halve(s.writers, 1); }},
-    {"relays", [](Settings& s) { return halve(s.relays, 1); }},
-    {"routes", [](Settings& s) { return halve(s.routes, 1); }},
-    {"keys", [](Settings& s) { return halve(s.keys, 1); }},
-    {"kills", [](Settings& s) { return take(s.kills); }},
-    {"pauses", [](Settings& s) { return take(s.pauses); }},
-    {"outages", [](Settings& s) { return take(s.outages); }},
-    {"database-outages", [](Settings& s) { return take(s.database_outages); }},
-    {"clock-jumps", [](Settings& s) { return take(s.clock_jumps); }},
-    {"promotions", [](Settings& s) { return take(s.promotions); }},
-    {"cuts", [](Settings& s) { return take(s.cuts); }},
-    {"hidden-commits", [](Settings& s) { return take(s.hidden_commits); }},
-    {"stream",
-     [](Settings& s) {
-         s.hidden_commits = false;
-         return take(s.stream);
-     }},
-    {"suspects", [](Settings& s) { return take(s.suspects); }},
+    {"writing", [](SqliteSettings& s) { return halve(s.settings.writing_us, kLeastWriting); }},
+    {"writers", [](SqliteSettings& s) { return halve(s.settings.writers, 1); }},
+    {"relays", [](SqliteSettings& s) { return halve(s.settings.relays, 1); }},
+    {"routes", [](SqliteSettings& s) { return halve(s.settings.routes, 1); }},
+    {"keys", [](SqliteSettings& s) { return halve(s.settings.keys, 1); }},
+    {"kills", [](SqliteSettings& s) { return take(s.settings.kills); }},
+    {"pauses", [](SqliteSettings& s) { return take(s.settings.pauses); }},
+    {"outages", [](SqliteSettings& s) { return take(s.settings.outages); }},
+    {"database-outages", [](SqliteSettings& s) { return take(s.settings.database_outages); }},
+    {"clock-jumps", [](SqliteSettings& s) { return take(s.settings.clock_jumps); }},
+    {"set-backs", [](SqliteSettings& s) { return take(s.set_backs); }},
+    {"power", [](SqliteSettings& s) { return take(s.power); }},
+    {"anew", [](SqliteSettings& s) { return take(s.anew); }},
+    {"route-changes", [](SqliteSettings& s) { return take(s.route_changes); }},
+    {"service-kills", [](SqliteSettings& s) { return take(s.service_kills); }},
+    {"holds", [](SqliteSettings& s) { return take(s.holds); }},
+    {"full", [](SqliteSettings& s) { return take(s.full); }},
+    {"refusals", [](SqliteSettings& s) { return take(s.refusals); }},
+    {"tenants", [](SqliteSettings& s) { return take(s.tenants); }},
+    {"letters", [](SqliteSettings& s) { return take(s.letters); }},
+    {"delays", [](SqliteSettings& s) { return take(s.delays); }},
+    {"suspects", [](SqliteSettings& s) { return take(s.settings.suspects); }},
     {"rebuilds",
-     [](Settings& s) {
-         s.suspects = false;
-         return take(s.rebuilds);
+     [](SqliteSettings& s) {
+         s.settings.suspects = false;
+         return take(s.settings.rebuilds);
      }},
-    {"block-key", [](Settings& s) { return take(s.block_key); }},
-    {"timeouts", [](Settings& s) { return take(s.timeouts); }},
-    {"trouble", [](Settings& s) { return zero(s.trouble); }},
-    {"failing-calls", [](Settings& s) { return zero(s.call_fails); }},
-    {"unknown-outcomes", [](Settings& s) { return zero(s.outcome_unknown); }},
-    {"lost-records", [](Settings& s) { return zero(s.record_lost); }},
+    {"block-key", [](SqliteSettings& s) { return take(s.settings.block_key); }},
+    {"timeouts", [](SqliteSettings& s) { return take(s.settings.timeouts); }},
+    {"trouble", [](SqliteSettings& s) { return zero(s.settings.trouble); }},
+    {"failing-calls", [](SqliteSettings& s) { return zero(s.settings.call_fails); }},
+    {"unknown-outcomes", [](SqliteSettings& s) { return zero(s.settings.outcome_unknown); }},
+    {"lost-records", [](SqliteSettings& s) { return zero(s.settings.record_lost); }},
 };
 
 const Reduction& named(std::string_view name) {
@@ -77,19 +80,19 @@ const Reduction& named(std::string_view name) {
 }
 
 // The violation without the numbers of its event, route and relay.
-std::string kind_of(const Verdict& verdict) {
+std::string kind_of(const SqliteVerdict& verdict) {
     std::string kind = verdict.violations.empty() ? "" : verdict.violations.front();
     std::erase_if(kind, [](unsigned char c) { return std::isdigit(c) != 0; });
     return kind;
 }
 
 std::string kind_of(const Case& history) {
-    return kind_of(History(settings_of(history)).run());
+    return kind_of(SqliteHistory(settings_of(history)).run());
 }
 
 std::optional<Case> smaller(const Case& from, std::string_view name, const std::string& kind) {
     Case next = from;
-    Settings settings = settings_of(next);
+    SqliteSettings settings = settings_of(next);
     if (!named(name).apply(settings)) return std::nullopt;
     next.less.emplace_back(name);
     for (std::uint64_t i = 0; i <= kChances; ++i) {
@@ -114,10 +117,11 @@ std::vector<std::string_view> reductions() {
     return names;
 }
 
-Settings settings_of(const Case& history) {
-    Settings settings = Settings::from_seed(history.seed, history.fault);
+SqliteSettings settings_of(const Case& history) {
+    SqliteSettings settings = SqliteSettings::from_seed(history.seed);
+    if (history.plant) history.plant(settings);
     for (const std::string& name : history.less) named(name).apply(settings);
-    settings.seed += history.chance << 40;
+    settings.settings.seed += history.chance << 40;
     return settings;
 }
 

@@ -2,14 +2,14 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cinttypes>
-#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
-#include "tests/simulation/shrink.h"
+#include "tests/simulation/sqlite/shrink.h"
 
 namespace outbox::simulation {
 namespace {
@@ -42,11 +42,11 @@ void tell(int to, const Told& told) {
 // Every `step`-th seed from `first` on, until one fails.
 [[noreturn]] void work(int to, std::uint64_t first, std::uint64_t end, std::uint64_t step) {
     for (std::uint64_t seed = first; seed < end; seed += step) {
-        const Verdict verdict = History(Settings::from_seed(seed)).run();
+        const SqliteVerdict verdict = SqliteHistory(SqliteSettings::from_seed(seed)).run();
         tell(to, {seed, verdict.events, !verdict.violations.empty()});
         if (!verdict.violations.empty()) break;
     }
-    ::_exit(0);
+    std::exit(0);  // with its folder
 }
 
 Job begin(std::uint64_t first, std::uint64_t end, std::uint64_t step) {
@@ -118,9 +118,9 @@ Totals run_many(std::uint64_t first, std::uint64_t count, unsigned jobs) {
 }
 
 int show(const Case& history) {
-    Settings settings = settings_of(history);
-    settings.tracing = true;
-    const Verdict verdict = History(settings).run();
+    SqliteSettings settings = settings_of(history);
+    settings.settings.tracing = true;
+    const SqliteVerdict verdict = SqliteHistory(settings).run();
     for (const std::string& line : verdict.trace) std::printf("%s\n", line.c_str());
     std::printf("%s: %zu events, %zu repeats, %zu dead letters, %" PRIu64 " terms, %.1f s\n",
                 history.text().c_str(), verdict.events, verdict.repeats, verdict.dead,
@@ -132,7 +132,7 @@ int show(const Case& history) {
 }
 
 int run(int argc, char** argv) {
-    CLI::App app{"Relays over a simulated database and broker, from one seed."};
+    CLI::App app{"Relays over SQLite and a simulated broker, from one seed."};
     app.footer(
         "The timeline of one history:    outbox-sim --seed 7\n"
         "Many, two at a time:            outbox-sim --seeds 100000 --jobs 2\n"

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tests/simulation/history.h"
+#include "tests/simulation/sqlite/history.h"
 
 namespace outbox::simulation {
 
@@ -14,7 +15,8 @@ struct Case {
     std::uint64_t seed = 1;           ///< Makes the settings.
     std::vector<std::string> less{};  ///< What is taken away from them, in this order.
     std::uint64_t chance = 0;         ///< 0: the chance of the seed itself, else another.
-    Fault fault = Fault::kNone;
+    /// What is planted in it; empty: nothing.
+    std::function<void(SqliteSettings&)> plant{};
     [[nodiscard]] std::string text() const;  ///< As `--seed 7 --less kills,keys --chance 2`.
 };
 
@@ -22,7 +24,7 @@ struct Case {
 [[nodiscard]] std::vector<std::string_view> reductions();
 
 /// The settings of a case. Throws std::invalid_argument for a name that nobody knows.
-[[nodiscard]] Settings settings_of(const Case& history);
+[[nodiscard]] SqliteSettings settings_of(const Case& history);
 
 /// A case with less in it of which the judge says the same: of each reduction some chances are
 /// tried, until none is left that keeps the violation. The same case for one that has none.

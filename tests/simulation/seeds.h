@@ -34,13 +34,14 @@ struct Seeds {
 
 /// What a history did that broke a promise, and how to see it again. `test`: its full name.
 template <typename Verdict>
-std::string report(std::uint64_t seed, const Verdict& verdict, const std::string& test) {
+std::string report(std::uint64_t seed, const Verdict& verdict, const std::string& program,
+                   const std::string& test) {
     std::string text;
     for (const std::string& line : verdict.trace) text += line + "\n";
     text += "seed " + std::to_string(seed) + ":\n";
     for (const std::string& violation : verdict.violations) text += "  " + violation + "\n";
-    return text + "replay with: OUTBOX_SIMULATION_SEED=" + std::to_string(seed) +
-           " simulation_postgres_test --gtest_filter=" + test + "\n";
+    return text + "replay with: OUTBOX_SIMULATION_SEED=" + std::to_string(seed) + " " + program +
+           " --gtest_filter=" + test + "\n";
 }
 
 /// Where two histories part.

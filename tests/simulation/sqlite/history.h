@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "databases/sqlite/source/config.h"
+#include "tests/simulation/deployment.h"
+#include "tests/simulation/sqlite/client.h"
+#include "tests/simulation/sqlite/disk.h"
+
+namespace outbox::simulation {
+
+/// What kind of history a seed makes over SQLite.
+struct SqliteSettings : DeploymentSettings {
+    bool wal = true;            ///< The journal is a write-ahead log.
+    bool service_kills = true;  ///< Services are killed, too.
+    bool holds = true;          ///< Somebody keeps a lock or a snapshot, checkpoints or vacuums.
+    bool full = true;           ///< The disk is full for a while.
+    bool refusals = true;       ///< A trigger of the owner's keeps some rows.
+    bool power = false;         ///< The power fails.
+    Disk::Plant plant;
+
+    static SqliteSettings from_seed(std::uint64_t seed);
+    /// Of what chaos does beside kills, pauses and outages, this alone and surely.
+    void only(const std::string& kind);
+};
+
+struct SqliteVerdict : DeploymentVerdict {
+    std::size_t waits = 0;   ///< Within SQLite.
+    std::size_t failed = 0;  ///< Calls of SQLite to its files.
+};
+
+/// One history over the production source and a real SQLite in this process, from its beginning to
+/// the day when everything is through.
+class SqliteHistory final : public Deployment {
+  public:
+    explicit SqliteHistory(const SqliteSettings& settings);
+    ~SqliteHistory() override;
+    SqliteHistory(const SqliteHistory&) = delete;
+    SqliteHistory& operator=(const SqliteHistory&) = delete;
+    SqliteVerdict run();
+
+  private:
+    /// What a service commits at once. Whether it did is not known before its COMMIT has answered,
+    /// but where somebody has seen it.
+    struct Transaction {
+        std::string order;  ///< The row of the service's own table.
+        std::vector<Written> written;
+        std::function<void()> takes_out = {};  ///< What is withdrawn by it.
+        bool told = false;
+    };
+
+    Result<std::unique_ptr<spi::Source>> open_source(int relay) override;
+    std::unique_ptr<Operations> operations() override;
+    void start_writer(int writer) override;
+    void begin() override;
+    Kinds kinds() override;
+    bool write_heartbeat(Written& written) override;
+    std::string left() override;
+    void settle() override;
+    bool may_end(const ErrorInfo& error) override;
+    [[nodiscard]] bool nobody_interferes() const override;
+
+    void serve(int writer);
+    void write_one_transaction(SqliteClient& client, int writer);
+    bool begin_order(SqliteClient& client, Transaction& transaction);
+    bool insert(SqliteClient& client, const std::vector<std::string>& keys, double trouble,
+                std::vector<Written>& written);
+    bool commit(SqliteClient& client, const std::shared_ptr<Transaction>& transaction);
+    bool settle_doubtful(SqliteClient& client);
+    void find_out(Position number);
+    void tell(Transaction& transaction);
+    void kill_a_service();
+    void hold();
+    void begin_anew();
+    void copy_or_set_back();
+    void lose_power();
+    void audit();
+    /// Beside the world. False: somebody keeps the file from being looked at.
+    bool look(const std::function<bool(SqliteClient& tables)>& at);
+    static bool for_each_done(SqliteClient& tables,
+                              const std::function<void(const std::string&, Position)>& use);
+
+    const SqliteSettings kind_;
+    const std::string path_;
+    Disk disk_;
+    sqlite::SqliteSourceConfig config_;
+    struct Service {
+        World::Group group = 0;
+        World::TaskId task = 0;
+    };
+    std::vector<Service> services_;
+    World::Group next_group_ = kFirstService;
+    std::int64_t next_order_ = 1;
+    std::vector<std::shared_ptr<Transaction>> doubtful_;
+    int operators_ = 0;        // who have a transaction, beside services
+    bool begun_anew_ = false;  // and no relay has looked
+    std::string copy_;         // the bytes of one
+};
+
+}  // namespace outbox::simulation

@@ -13,12 +13,13 @@ enum class Fault : std::uint8_t {
     kNone,
     kEarlyAcknowledgement,  ///< The sink acknowledges what it has only been handed.
     kGapAfterFailure,       ///< The sink accepts what lies behind a failed record.
+    kLostLeaseIgnored,      ///< A lost lease is reported as renewed.
 };
 
 /// What kind of world a seed makes.
 struct Settings {
     std::uint64_t seed = 0;
-    Fault fault = Fault::kNone;  ///< Of a destination.
+    Fault fault = Fault::kNone;
     bool tracing = false;
 
     int routes = 1;

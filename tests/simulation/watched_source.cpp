@@ -190,6 +190,7 @@ class WatchedLease final : public spi::LeaseStore {
             entitle(started_us, ttl);
         } else {
             watch_.judge.may_send_until(watch_.relay, 0);
+            if (watch_.settings.fault == Fault::kLostLeaseIgnored) return true;
         }
         return renewed;
     }

@@ -113,7 +113,7 @@ TEST_P(PlantedInReceiving, IsFound) {
 INSTANTIATE_TEST_SUITE_P(
     Guards, PlantedInReceiving,
     testing::Values(
-        Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}, 31},
+        Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}, 70},
         Planted{"RepeatsInABatchCountAsNew", {"t.message_id IS NOT NULL", "true"}, 36},
         Planted{"TheSinkKeepsNoOrder", {"ORDER BY r.n ON", "ORDER BY r.n DESC ON"}},
         Planted{"TheMailboxIsReadFromItsEnd",

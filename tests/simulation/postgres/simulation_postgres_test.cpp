@@ -71,7 +71,7 @@ TEST(SimulationOnPostgres, EveryHistoryKeepsThePromises) {
 
 TEST(SimulationOnPostgres, SeedsThatOnceFailedKeepThePromises) {
     static constexpr std::pair<const char*, std::uint64_t> kSeeds[] = {
-        {"publications", 12},  // the publication did not show the table, and the stream went on
+        {"publications", 32},  // the publication did not show the table, and the stream went on
     };
     for (const auto& [kind, seed] : kSeeds) {
         const PostgresVerdict verdict = history_of(seed, kind);
@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"ChangesOfThePublicationAreNotLookedAt",
                             "publications",
                             {"string_agg(version, '/' ORDER BY version)", "max('1')"},
-                            12},
+                            32},
                     Planted{"TheLogThatIsKeptIsNotLookedAt",
                             "growth",
                             {"max(pg_wal_lsn_diff(", "max(0 * pg_wal_lsn_diff("}},

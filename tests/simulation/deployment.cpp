@@ -32,7 +32,7 @@ Deployment::Deployment(const DeploymentSettings& habits)
                   [this](int relay, const ErrorInfo& error) {
                       const bool is_of_past =
                           error.code == ErrorCode::kRouteGone && of_the_past_.contains(relay);
-                      return is_of_past || may_end(error);
+                      return is_of_past || may_end(relay, error);
                   }} {}
 
 void Deployment::play(DeploymentVerdict& verdict) {
@@ -61,7 +61,7 @@ void Deployment::play(DeploymentVerdict& verdict) {
         done_ = true;
         std::string left = "nobody has looked";
         world_.spawn(World::kNoGroup, "looks", [&] {
-            while (!(left = this->left()).empty()) world_.sleep(100 * kMs);
+            while (!(left = this->left()).empty()) world_.sleep(300 * kMs);
         });
         world_.run(until_us, [&] { return broken() || left.empty(); });
         if (!left.empty() && !broken()) judge_.violation("what is finished stays: " + left);

@@ -82,7 +82,7 @@ class Deployment {
     virtual void settle() {}
     virtual void watch() {}
     /// An error may end a process, which is started again.
-    virtual bool may_end(const ErrorInfo& error) = 0;
+    virtual bool may_end(int relay, const ErrorInfo& error) = 0;
     /// Nobody does what events may wait for; how long they may for another reason.
     [[nodiscard]] virtual bool nobody_interferes() const = 0;
     [[nodiscard]] virtual std::int64_t may_wait_us() const { return 0; }

@@ -314,7 +314,7 @@ bool PostgresHistory::write_heartbeat(Written& written) {
     return true;
 }
 
-bool PostgresHistory::may_end(const ErrorInfo& error) {
+bool PostgresHistory::may_end(int /*relay*/, const ErrorInfo& error) {
     // What it saw may have been mended since.
     const bool no_stream = kind_.publications || levels_ % 2 != 0;
     if (no_stream && error.code == ErrorCode::kUnsupported) return true;

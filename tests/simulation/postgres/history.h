@@ -65,7 +65,7 @@ class PostgresHistory final : public Deployment {
     std::string left() override;
     bool at_rest() override { return !keeps_for_nobody_; }
     void watch() override;
-    bool may_end(const ErrorInfo& error) override;
+    bool may_end(int relay, const ErrorInfo& error) override;
     [[nodiscard]] bool nobody_interferes() const override;
     [[nodiscard]] std::int64_t may_wait_us() const override;
 

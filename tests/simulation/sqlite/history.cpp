@@ -104,6 +104,7 @@ SqliteVerdict SqliteHistory::run() {
 Result<std::unique_ptr<spi::Source>> SqliteHistory::open_source(int relay) {
     auto source = sqlite::make_sqlite_source(config_);
     if (!source.ok()) return source;
+    have_begun_.insert(relay);
     return watched(*std::move(source), world_, judge_, settings_, relay);
 }
 
@@ -121,8 +122,8 @@ bool SqliteHistory::nobody_interferes() const {
 }
 
 // As it starts while the file is away, which may be a wrong path then.
-bool SqliteHistory::may_end(const ErrorInfo& error) {
-    return error.code == ErrorCode::kConnectFailed && settings_.database_outages;
+bool SqliteHistory::may_end(int relay, const ErrorInfo& error) {
+    return error.code == ErrorCode::kConnectFailed && !have_begun_.contains(relay);
 }
 
 void SqliteHistory::begin() {

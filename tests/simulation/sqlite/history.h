@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ class SqliteHistory final : public Deployment {
     bool write_heartbeat(Written& written) override;
     std::string left() override;
     void settle() override;
-    bool may_end(const ErrorInfo& error) override;
+    bool may_end(int relay, const ErrorInfo& error) override;
     [[nodiscard]] bool nobody_interferes() const override;
 
     void serve(int writer);
@@ -95,6 +96,7 @@ class SqliteHistory final : public Deployment {
     World::Group next_group_ = kFirstService;
     std::int64_t next_order_ = 1;
     std::vector<std::shared_ptr<Transaction>> doubtful_;
+    std::set<int> have_begun_;  // relays that have opened the file
     int operators_ = 0;        // who have a transaction, beside services
     bool begun_anew_ = false;  // and no relay has looked
     std::string copy_;         // the bytes of one

@@ -164,7 +164,8 @@ INSTANTIATE_TEST_SUITE_P(
                 .noticed_as = "is not finished",
                 .plant = {"SELECT coalesce(max(seq), 0) FROM sqlite_sequence",
                           "SELECT 1000000000 + coalesce(max(seq), 0) FROM sqlite_sequence"},
-                .kind = "anew"},
+                .kind = "anew",
+                .from = 14},
         Planted{
             .name = "AnOlderStatesLeaseIsTakenForTheOwn",
             .noticed_as = "out of order",

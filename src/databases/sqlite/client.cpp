@@ -186,7 +186,8 @@ Result<std::unique_ptr<Database>> Database::open(const std::string& path, int bu
         path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | create, nullptr);
     database->handle_.reset(handle);
     if (result != SQLITE_OK) {
-        const bool names_file = role == Role::kRelay || role == Role::kMailbox;
+        const bool names_file =
+            role != Role::kReceive && role != Role::kCaller && role != Role::kEmit;
         return sqlite_error(role, sqlite3_extended_errcode(handle), sqlite3_errmsg(handle),
                             names_file ? path : "opening " + path);
     }
@@ -256,7 +257,7 @@ Result<Database*> Session::get() {
                          {},
                          "the file " + path_ + " was replaced or removed"};
     }
-    auto opened = Database::open(path_, busy_timeout_ms_);
+    auto opened = Database::open(path_, busy_timeout_ms_, Role::kRunning);
     if (!opened.ok()) {
         return ErrorInfo{
             ErrorCode::kConnectFailed, Advice::kRetryDestination, opened.error().backend_code,

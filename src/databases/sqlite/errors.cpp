@@ -63,6 +63,7 @@ struct Rule {
     [[nodiscard]] const Cell& of(Role role) const {
         switch (role) {
             case Role::kRelay:
+            case Role::kRunning:
                 return relay;
             case Role::kMailbox:
                 return mailbox;
@@ -272,6 +273,7 @@ Answer unlisted(Role role) {
         case Role::kCaller:
             return {Advice::kRetryDestination, {}, Code::kQueryFailed};
         case Role::kRelay:
+        case Role::kRunning:
         case Role::kEmit:
             break;
     }
@@ -305,6 +307,11 @@ Answer answer_of(Role role, int result, std::string_view message) {
                   "transaction again, with BEGIN IMMEDIATE",
                   {}};
     }
+    if (role == Role::kRunning && rule->result == SQLITE_CANTOPEN) {
+        answer = {Advice::kRetryDestination,
+                  "Is its volume there? Its journal or log must open, too.",
+                  {}};
+    }
     if (!answer.code) answer.code = role == Role::kMailbox ? sink_code(*rule) : rule->code;
     return answer;
 }
@@ -316,7 +323,8 @@ ErrorInfo sqlite_error(Role role, int code, std::string_view message, const std:
     std::string text = where.empty() ? std::string(message) : where + ": " + std::string(message);
     if (role == Role::kMailbox) text = redacted_line(text);
     if (!answer.remedy.empty()) {
-        const bool sentences = role == Role::kRelay || role == Role::kEmit;
+        const bool sentences =
+            role == Role::kRelay || role == Role::kRunning || role == Role::kEmit;
         std::string remedy(answer.remedy);
         constexpr std::string_view kPath = "{path}";
         if (const auto at = remedy.find(kPath); at != std::string::npos) {

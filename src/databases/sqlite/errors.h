@@ -11,6 +11,7 @@ namespace outbox::sqlite {
 /// Whose statement failed. What a result code is does not depend on it; what to do about it does.
 enum class Role : std::uint8_t {
     kRelay,    ///< The relay's, where it reads from: what a person must mend stops it.
+    kRunning,  ///< The same once it runs: a file that cannot be opened is away, and no wrong path.
     kMailbox,  ///< The relay's, where it writes to: a destination, which may come right by itself.
     kReceive,  ///< A consumer's.
     kCaller,   ///< One in the transaction of whoever receives, which is run again as a whole.

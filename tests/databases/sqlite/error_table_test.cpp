@@ -32,6 +32,13 @@ TEST(SqliteErrorTable, AResultHasOneCodeAndAnAdviceForEachRole) {
     EXPECT_EQ(error(Role::kReceive, SQLITE_READONLY).advice, Advice::kRetryDestination);
 }
 
+TEST(SqliteErrorTable, ARelayThatRunsWaitsForWhatCannotBeOpened) {
+    EXPECT_EQ(error(Role::kRelay, SQLITE_CANTOPEN).advice, Advice::kStop);
+    EXPECT_EQ(error(Role::kRunning, SQLITE_CANTOPEN).advice, Advice::kRetryDestination);
+    EXPECT_EQ(error(Role::kRunning, SQLITE_CANTOPEN_ISDIR).code, ErrorCode::kConnectFailed);
+    EXPECT_EQ(error(Role::kRunning, SQLITE_READONLY).advice, Advice::kStop);
+}
+
 TEST(SqliteErrorTable, ARelayWhoseFileIsReplacedAsItWritesBeginsANewTerm) {
     EXPECT_EQ(error(Role::kRelay, SQLITE_READONLY_DBMOVED).code, ErrorCode::kServerChanged);
     EXPECT_EQ(error(Role::kEmit, SQLITE_READONLY_DBMOVED).code, ErrorCode::kNoRights);

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -587,6 +588,29 @@ TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneRe
     EXPECT_EQ(status.error().code, ErrorCode::kServerChanged);
     const auto next = value_of(source->open_reader("default", {}));
     EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
+}
+
+TEST_F(SqliteSource, AJournalThatCannotBeOpenedIsWaitedFor) {
+    db_.exec("PRAGMA journal_mode = DELETE");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    done.finished.push_back({0, {1}});
+    // No descriptor is left.
+    const int next = dup(0);
+    close(next);
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const Status status = recorder->record(done);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kConnectFailed) << status.error().message;
+    EXPECT_EQ(status.error().advice, Advice::kRetryDestination) << status.error().message;
+    EXPECT_TRUE(recorder->record(done).ok());
 }
 
 // The ledger knows of more than this reader has read.

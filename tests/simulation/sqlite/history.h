@@ -97,9 +97,9 @@ class SqliteHistory final : public Deployment {
     std::int64_t next_order_ = 1;
     std::vector<std::shared_ptr<Transaction>> doubtful_;
     std::set<int> have_begun_;  // relays that have opened the file
-    int operators_ = 0;        // who have a transaction, beside services
-    bool begun_anew_ = false;  // and no relay has looked
-    std::string copy_;         // the bytes of one
+    int operators_ = 0;         // who have a transaction, beside services
+    bool begun_anew_ = false;   // and no relay has looked
+    std::string copy_;          // the bytes of one
 };
 
 }  // namespace outbox::simulation

@@ -17,7 +17,8 @@ namespace outbox::simulation {
 namespace {
 
 std::string make_folder() {
-    const bool in_memory = ::access("/dev/shm", W_OK) == 0;
+    // Where others clean up, else in memory.
+    const bool in_memory = std::getenv("TMPDIR") == nullptr && ::access("/dev/shm", W_OK) == 0;
     std::string name = (in_memory ? "/dev/shm" : std::filesystem::temp_directory_path().string()) +
                        "/outbox-simulation-XXXXXX";
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no folder for histories");

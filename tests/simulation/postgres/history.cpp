@@ -422,7 +422,7 @@ void PostgresHistory::hurt_a_stream() {
             did("streams stand still");
             break;
         default:
-            if (!lines_.has_streams() || lines_.somebody_lingers()) break;
+            if (!lines_.has_streams() || lines_.holds_up_a_checkpoint()) break;
             did("the server gives up slots");
             server_.give_up_slots();
     }

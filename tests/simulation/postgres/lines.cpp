@@ -157,8 +157,10 @@ void Lines::linger(pg_conn* connection, std::int64_t us) {
     __atomic_store_n(&line->slot->lingers, 1, __ATOMIC_SEQ_CST);
 }
 
-bool Lines::somebody_lingers() const {
-    return std::any_of(lines_.begin(), lines_.end(), lingers);
+bool Lines::holds_up_a_checkpoint() const {
+    return std::any_of(lines_.begin(), lines_.end(), [](const Line& line) {
+        return lingers(line) || (line.streams && chokes(line));
+    });
 }
 
 bool Lines::has_streams() const {
@@ -249,6 +251,12 @@ bool Lines::answered(const Line& line) {
     return tail.starts_with(std::string_view("Z\0\0\0\5", 5));
 }
 
+// What is gone is gone since then: the server's patience begins.
+void Lines::has_answered(Line& line) const {
+    line.busy = false;
+    if (line.left_us != kNever) line.left_us = world_.now_us();
+}
+
 // Of several that one commit lets go one moves at a time.
 void Lines::take_turn(const Line& line) {
     std::uint64_t waits = 1;
@@ -264,7 +272,7 @@ void Lines::settle(Line& line) {
     const RealLimit limit;
     while (line.busy) {
         const bool rests = comes_no_further(line);
-        if (answered(line) || is_idle(line)) line.busy = false;
+        if (answered(line) || is_idle(line)) has_answered(line);
         if (!line.busy || rests || ended(line)) return;
         limit.check(("backend " + std::to_string(line.pid) + " does not come to rest").c_str());
         wait_for_input(line);
@@ -296,7 +304,7 @@ void Lines::settle_all() {
         for (Line& line : lines_) {
             if (!line.busy && !line.streams) continue;
             if (comes_no_further(line) || ended(line)) {
-                if (line.busy && answered(line)) line.busy = false;
+                if (line.busy && answered(line)) has_answered(line);
                 continue;
             }
             line.streams ? send_all(line) : settle(line);

@@ -92,8 +92,9 @@ class Lines {
     void hold_streams_until(std::int64_t until_us) { held_until_us_ = until_us; }
     /// The next commit of the connection is in the log so long before others see it.
     void linger(pg_conn* connection, std::int64_t us);
-    /// One does now: the server makes no checkpoint.
-    [[nodiscard]] bool somebody_lingers() const;
+    /// One does now, or a stream's client does not read: a checkpoint that gives up slots would
+    /// wait.
+    [[nodiscard]] bool holds_up_a_checkpoint() const;
     [[nodiscard]] bool has_streams() const;
     /// The process that reads one; none: `kNoGroup`.
     [[nodiscard]] World::Group streaming() const;
@@ -125,7 +126,7 @@ class Lines {
         bool blocked = false;    // its task waits, as another holds the backend up
         World::TaskId task = 0;
         std::int64_t close_us = kNever;  // of one that nobody has
-        std::int64_t left_us = kNever;   // when its host went
+        std::int64_t left_us = kNever;   // since when its host is gone and it works for nobody
         bool replicates = false;         // to a sender of the log
         bool streams = false;            // which sends it
         bool awaited = false;            // a task waits for it
@@ -155,6 +156,7 @@ class Lines {
     bool terminate(const std::function<bool(const Line&)>& which);
     static void alarm(const Line& line);
     [[nodiscard]] bool answered(const Line& line);
+    void has_answered(Line& line) const;
     static void take_turn(const Line& line);
     void settle(Line& line);
     static void wait_for_input(const Line& line);

@@ -366,21 +366,17 @@ bool Dispatcher::read_for(const std::vector<EndpointQueue*>& hungry, std::size_t
     const auto read = deps_.outlet.fetch(slices, {wall_us, wall_us + options_.longest_wait_us()},
                                          {options_.slice_bytes, max_bytes}, deliveries);
     if (failed(read.status())) return false;
-    if (life_.value_or(read->life) != read->life) {
-        remark(Remark::Level::kWarning, "webhooks_table_anew", {});
-        life_ = read->life;
+    const bool anew = life_.value_or(read->life) != read->life;
+    const bool elsewhere = session_.value_or(read->session) != read->session;
+    if (anew) remark(Remark::Level::kWarning, "webhooks_table_anew", {});
+    life_ = read->life;
+    session_ = read->session;
+    if (anew || elsewhere) {
         flush(true, true);
         unrecorded_.clear();
         forget_all();
         return true;
     }
-    life_ = read->life;
-    if (session_.value_or(read->session) != read->session) {
-        session_ = read->session;
-        for (EndpointQueue* queue : circle_) queue->read_afresh();
-        return true;
-    }
-    session_ = read->session;
     std::vector<std::vector<Delivery>> parts(slices.size());
     std::size_t bytes = 0;
     std::size_t last = 0;  // that something was read for

@@ -227,7 +227,6 @@ EndpointQueue::Place EndpointQueue::find(std::int64_t position) {
 }
 
 void EndpointQueue::erase(Place place) {
-    if (place->former) read_again_from(place->delivery.position);
     bytes_ -= place->delivery.bytes();
     held_.erase(place);
 }
@@ -251,13 +250,6 @@ void EndpointQueue::drop_waiting() {
         }
         erase(here);
     }
-}
-
-void EndpointQueue::read_afresh() {
-    drop_waiting();
-    for (Held& held : held_) held.former = true;
-    due_at_us_ = 0;
-    expect_more(true);
 }
 
 void EndpointQueue::read_again_from(std::int64_t position) {

@@ -71,9 +71,6 @@ class EndpointQueue {
     void forget(std::int64_t position);
     /// All that is in memory and not under way.
     void drop_waiting();
-    /// The table may be as it was some time ago, or another server's: all of it is read again, and
-    /// what has the place of one that is under way once that is answered.
-    void read_afresh();
 
     /// Those under way; what is broken off with the endpoint.
     [[nodiscard]] const std::vector<std::int64_t>& under_way() const { return under_way_; }
@@ -108,7 +105,6 @@ class EndpointQueue {
         Delivery delivery;
         bool under_way = false;
         std::int64_t generation = 0;  // in which it was sent
-        bool former = false;          // read before all was to be read afresh
     };
     using Place = std::list<Held>::iterator;
 

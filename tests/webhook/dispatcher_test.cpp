@@ -939,6 +939,8 @@ TEST_P(DispatcherTest, AnotherServerThatLacksTheLastDeliveriesIsReadFromTheBegin
     rig.turns(4, 500);
     ASSERT_EQ(rig.write(keyed(110, 130, 1)), "");  // one in the place of the lost one
     rig.turns(4, 500);
+    ASSERT_EQ(rig.write(keyed(130, 140, 1)), "");
+    rig.turns(4, 500);
     rig.receivers.end_hanging();
     ASSERT_TRUE(rig.turn_until("all come", [&] { return left() == 0; }));
     EXPECT_TRUE(in_order(rig.receivers, "one"));

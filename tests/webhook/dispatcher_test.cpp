@@ -2156,21 +2156,36 @@ TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
     EXPECT_EQ(rig.times_said("webhooks_dispatching"), 1U) << "the lease was kept";
 }
 
-TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
-    PostgresDatabase database;
-    MigrateOptions options;
-    options.side = MigrationSide::kConsumer;
-    migrate(database.url(), options);
-    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
-    Pg owner(database.url());
-    owner.exec(
-        "DROP ROLE IF EXISTS webhook_relay; CREATE ROLE webhook_relay LOGIN "
-        "PASSWORD 'test'");
+class WebhookRights : public testing::Test {
+  protected:
+    WebhookRights() {
+        MigrateOptions options;
+        options.side = MigrationSide::kConsumer;
+        migrate(database_.url(), options);
+        EXPECT_EQ(add_endpoint(database_.url(), "one"), "");
+        owner_.exec(
+            "DROP ROLE IF EXISTS webhook_relay; CREATE ROLE webhook_relay LOGIN "
+            "PASSWORD 'test'");
+        const auto at = url_.find("//") + 2;
+        const auto host = url_.find('@');
+        url_ = url_.substr(0, at) + "webhook_relay:test@" +
+               url_.substr(host == std::string::npos ? at : host + 1);
+    }
+    ~WebhookRights() override {
+        owner_.exec("DROP OWNED BY webhook_relay; DROP ROLE webhook_relay");
+    }
+
+    PostgresDatabase database_;
+    Pg owner_{database_.url()};
+    std::string url_ = database_.url();  // as that role
+};
+
+TEST_F(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
     std::vector<std::pair<std::string, std::string>> rights;
     for (const postgres::SchemaObject& object : postgres::schema_objects()) {
         if (!object.name.starts_with("outbox_webhook") || object.relay.empty()) continue;
-        owner.exec("GRANT " + std::string(object.relay) + " ON " + std::string(object.name) +
-                   " TO webhook_relay");
+        owner_.exec("GRANT " + std::string(object.relay) + " ON " + std::string(object.name) +
+                    " TO webhook_relay");
         std::string_view rest = object.relay;
         while (!rest.empty()) {
             const auto end = std::min(rest.find(", "), rest.size());
@@ -2178,13 +2193,8 @@ TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
             rest.remove_prefix(std::min(end + 2, rest.size()));
         }
     }
-    std::string url = database.url();
-    const auto at = url.find("//") + 2;
-    const auto host = url.find('@');
-    url = url.substr(0, at) + "webhook_relay:test@" +
-          url.substr(host == std::string::npos ? at : host + 1);
     {
-        Rig rig(url);
+        Rig rig(url_);
         int failures = 1;
         rig.receivers.answer = [&](const auto&, const auto&) -> std::optional<Answer> {
             return failures-- > 0 ? ScriptedReceivers::refused() : ScriptedReceivers::done();
@@ -2192,63 +2202,48 @@ TEST(WebhookRights, TheDocumentedRightsOfARelayAreEnoughAndAllAreNeeded) {
         ASSERT_EQ(rig.write({{.id = "e1"}, {.id = "e2"}}), "");
         ASSERT_TRUE(rig.turn_until(
             "all is delivered",
-            [&] { return owner.number("SELECT count(*) FROM outbox_webhook_deliveries") == 0; },
+            [&] { return owner_.number("SELECT count(*) FROM outbox_webhook_deliveries") == 0; },
             500));
         rig.finish();
     }
     for (const auto& [right, table] : rights) {
-        owner.exec("REVOKE " + right + " ON " + table + " FROM webhook_relay");
-        const auto status = open_inlet(url)->prepare();
+        owner_.exec("REVOKE " + right + " ON " + table + " FROM webhook_relay");
+        const auto status = open_inlet(url_)->prepare();
         ASSERT_FALSE(status.ok()) << right << " on " << table;
         EXPECT_NE(status.error().message.find(right + " ON "), std::string::npos)
             << status.error().message;
         EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
-        owner.exec("GRANT " + right + " ON " + table + " TO webhook_relay");
+        owner_.exec("GRANT " + right + " ON " + table + " TO webhook_relay");
     }
-    owner.exec("DROP OWNED BY webhook_relay; DROP ROLE webhook_relay");
 }
 
 // Its endpoints would get nothing, and the events would be finished.
-TEST(WebhookRights, ATableOfWhichRowSecurityHidesRowsIsAnError) {
-    PostgresDatabase database;
-    MigrateOptions options;
-    options.side = MigrationSide::kConsumer;
-    migrate(database.url(), options);
-    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
-    Pg owner(database.url());
-    owner.exec(
-        "DROP ROLE IF EXISTS webhook_relay; CREATE ROLE webhook_relay LOGIN PASSWORD 'test'; "
-        "GRANT ALL ON ALL TABLES IN SCHEMA public TO webhook_relay");
-    std::string url = database.url();
-    const auto at = url.find("//") + 2;
-    const auto host = url.find('@');
-    url = url.substr(0, at) + "webhook_relay:test@" +
-          url.substr(host == std::string::npos ? at : host + 1);
+TEST_F(WebhookRights, ATableOfWhichRowSecurityHidesRowsIsAnError) {
+    owner_.exec("GRANT ALL ON ALL TABLES IN SCHEMA public TO webhook_relay");
     for (const std::string table :
          {"outbox_webhook_deliveries", "outbox_webhook_endpoints", "outbox_webhook_lease"}) {
-        Rig rig(url);
+        Rig rig(url_);
         ASSERT_EQ(rig.write({{.id = table}}), "");
         ASSERT_TRUE(rig.turn_until(
             "it is delivered", [&] { return rig.receivers.taken("one").size() == 1; }, 500));
         rig.finish();
-        owner.exec("ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY");
-        const auto status = open_inlet(url)->prepare();
+        owner_.exec("ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY");
+        const auto status = open_inlet(url_)->prepare();
         ASSERT_FALSE(status.ok()) << table;
         EXPECT_NE(status.error().message.find("row security of"), std::string::npos)
             << status.error().message;
         EXPECT_EQ(status.error().advice, Advice::kRetryDestination);
-        owner.exec("CREATE POLICY outbox ON " + table + " TO webhook_relay USING (true)");
-        EXPECT_TRUE(open_inlet(url)->prepare().ok()) << table;
-        owner.exec("DROP POLICY outbox ON " + table + "; ALTER TABLE " + table +
-                   " DISABLE ROW LEVEL SECURITY");
+        owner_.exec("CREATE POLICY outbox ON " + table + " TO webhook_relay USING (true)");
+        EXPECT_TRUE(open_inlet(url_)->prepare().ok()) << table;
+        owner_.exec("DROP POLICY outbox ON " + table + "; ALTER TABLE " + table +
+                    " DISABLE ROW LEVEL SECURITY");
     }
-    Rig rig(url);
+    Rig rig(url_);
     ASSERT_EQ(rig.write({{.id = "before"}}), "");
-    owner.exec("ALTER TABLE outbox_webhook_endpoints ENABLE ROW LEVEL SECURITY");
+    owner_.exec("ALTER TABLE outbox_webhook_endpoints ENABLE ROW LEVEL SECURITY");
     EXPECT_NE(rig.write({{.id = "hidden"}}).find("row-level security"), std::string::npos);
-    owner.exec("ALTER TABLE outbox_webhook_endpoints DISABLE ROW LEVEL SECURITY");
+    owner_.exec("ALTER TABLE outbox_webhook_endpoints DISABLE ROW LEVEL SECURITY");
     rig.finish();
-    owner.exec("DROP OWNED BY webhook_relay; DROP ROLE webhook_relay");
 }
 
 }  // namespace

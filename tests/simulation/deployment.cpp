@@ -52,6 +52,7 @@ void Deployment::play(DeploymentVerdict& verdict) {
     settings_.record_lost = 0;
     settle();
     start_relay();
+    if (changing_routes_) of_the_past_.insert(living_.back()->number());
     world_.spawn(World::kNoGroup, "busy", [this] { keep_busy(); });
     world_.spawn(World::kNoGroup, "operator", [this] { operate(); });
     const std::int64_t until_us = world_.now_us() + settings_.settle_us;

@@ -38,7 +38,8 @@ World::TaskId World::spawn(Group group, std::string name, std::function<void()> 
     task->group = group;
     task->name = std::move(name);
     task->wake_us = now_us_;
-    task->killed = dying();  // nobody of its process is left to wait for it
+    // Nobody of its process is left to wait for it.
+    task->killed = dying() && group != kNoGroup;
     task->fiber = std::make_unique<Fiber>([self, body = std::move(body)] {
         if (self->killed) return;
         try {

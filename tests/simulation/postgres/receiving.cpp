@@ -47,6 +47,8 @@ ReceivingSettings ReceivingSettings::from_seed(std::uint64_t seed) {
     s.relays = random.chance(0.5) ? 2 : 1;
     s.writers = static_cast<int>(random.between(1, 3));
     s.writing_us = random.between(2'000, 5'000) * kMs;
+    // A message that ends its session costs all of its mailbox some ten seconds an attempt.
+    s.settle_us = 400 * kSecond;
     s.trouble = 0;
     s.block_key = false;
     relay::RelayOptions& o = s.options;

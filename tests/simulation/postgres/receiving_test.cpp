@@ -113,18 +113,18 @@ TEST_P(PlantedInReceiving, IsFound) {
 INSTANTIATE_TEST_SUITE_P(
     Guards, PlantedInReceiving,
     testing::Values(
-        Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}, 70},
-        Planted{"RepeatsInABatchCountAsNew", {"t.message_id IS NOT NULL", "true"}, 36},
+        Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}, 132},
+        Planted{"RepeatsInABatchCountAsNew", {"t.message_id IS NOT NULL", "true"}, 160},
         Planted{"TheSinkKeepsNoOrder", {"ORDER BY r.n ON", "ORDER BY r.n DESC ON"}},
         Planted{"TheMailboxIsReadFromItsEnd",
                 {"ORDER BY position LIMIT $4", "ORDER BY position DESC LIMIT $4"}},
         Planted{"AnotherBodyHasTheAnswer",
                 {"known.fingerprint <> idempotency_claim.fingerprint", "false"}},
         Planted{
-            "AnotherBodyTakesOver", {"AND f.fingerprint = idempotency_claim.fingerprint", ""}, 11},
+            "AnotherBodyTakesOver", {"AND f.fingerprint = idempotency_claim.fingerprint", ""}, 57},
         Planted{"ALeaseIsNotLookedAt", {"f.lease_until <= clock_timestamp()", "true"}},
         Planted{"WhoLostItsClaimIsNotTold", {"RETURN FOUND", "RETURN true"}, 10},
-        Planted{"AStepIsUndoneTwice", {"AND state = $4", "AND $4::text <> ''"}, 44},
+        Planted{"AStepIsUndoneTwice", {"AND state = $4", "AND $4::text <> ''"}, 65},
         Planted{"RepeatsOfAQueueCountAsNew",
                 {"DO NOTHING RETURNING message_id",
                  "DO UPDATE SET consumer = excluded.consumer RETURNING message_id"},

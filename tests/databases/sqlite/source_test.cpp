@@ -586,6 +586,7 @@ TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneRe
     const Status status = reader->read(kAll, batch);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kServerChanged);
+    source->begin_term();
     const auto next = value_of(source->open_reader("default", {}));
     EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
 }
@@ -626,6 +627,37 @@ TEST_F(SqliteSource,
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kServerChanged);
     EXPECT_EQ(batch.size(), 0U);
+}
+
+// What is due would take it past the old one's end before anybody looks.
+TEST_F(SqliteSource, NothingIsWrittenForATableThatBeganAnewUnderATermNorMovedIntoIt) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    db_.exec(
+        "DELETE FROM outbox_events; DELETE FROM sqlite_sequence WHERE name = 'outbox_events'; "
+        "INSERT INTO outbox_scheduled (available_at, id, topic) VALUES (1, 'c', 't'), "
+        "(1, 'd', 't'), (1, 'e', 't')");
+    EXPECT_EQ(recorder->move_due(done.epoch, 10).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_scheduled"), 3);
+    const std::vector<spi::Position> both{1, 2};
+    done.finished.push_back({0, both});
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(recorder->remove(done.epoch, both).error().code, ErrorCode::kServerChanged);
+
+    source->begin_term();
+    const auto next = value_of(source->open_recorder());
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    auto begun = value_of(next->begin(done.epoch, routes));
+    EXPECT_EQ(value_of(next->move_due(done.epoch, 10)), 3U);
+    const auto again =
+        value_of(source->open_reader("default", std::move(begun.routes[0].finished)));
+    EXPECT_EQ(read(*again, batch), (std::vector<std::string>{"c", "d", "e"}));
 }
 
 // Its numbering is past the old one's end before anybody looks.

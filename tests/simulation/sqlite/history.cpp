@@ -380,9 +380,8 @@ void SqliteHistory::hold() {
 void SqliteHistory::begin_anew() {
     Random& random = world_.random();
     SqliteClient client(path_);
-    // Numbers that have come as far again before a relay looks pass for sent: nobody writes, nor
-    // does a relay move what is due.
-    const auto kind = random.between(0, kind_.delays ? 1 : 3);
+    // Numbers that have come as far again before a relay looks pass for sent: nobody writes.
+    const auto kind = random.between(0, 3);
     ++operators_;
     const std::shared_ptr<void> over(nullptr, [this](void*) { --operators_; });
     const std::string which = kind == 0 ? " WHERE position % 4 = 0" : "";

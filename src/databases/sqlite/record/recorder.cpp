@@ -158,13 +158,14 @@ Result<bool> SqliteRecorder::ends(Database& database, Statement& statement,
     return !there;
 }
 
-Status SqliteRecorder::check_lease(Database& database, std::uint64_t epoch) const {
+Status SqliteRecorder::check_term(Database& database, std::uint64_t epoch) const {
     if (Status same = identity_.check(database); !same.ok()) return same;
     Statement row(database, "SELECT epoch FROM outbox_lease WHERE source = ?");
     row.bind(table_.source);
     const bool holds = row.step() && static_cast<std::uint64_t>(row.integer(0)) == epoch;
     if (Status status = row.status(); !status.ok()) return status;
-    if (holds) return {};
+    // What is due would become numbers of a table that began anew, and hide that it did.
+    if (holds) return identity_.check_given(table_, database);
     return {ErrorCode::kLeaseLost, Advice::kStop, "",
             "another relay took the lease of " + table_.source + " after epoch " +
                 std::to_string(epoch)};
@@ -177,7 +178,7 @@ Result<spi::Beginning> SqliteRecorder::begin(std::uint64_t epoch,
     for (const spi::RouteName& route : routes) routes_.push_back(route.name);
     spi::Beginning beginning;
     Status status = transact([&](Database& database) -> Status {
-        if (Status held = check_lease(database, epoch); !held.ok()) return held;
+        if (Status held = check_term(database, epoch); !held.ok()) return held;
         auto begun = ledger_.begin(database, routes);
         if (!begun.ok()) return begun.status();
         beginning = std::move(*begun);
@@ -199,7 +200,7 @@ Status SqliteRecorder::record(const spi::RecordBatch& batch) {
 }
 
 Status SqliteRecorder::write_batch(Database& database, const spi::RecordBatch& batch) {
-    if (Status held = check_lease(database, batch.epoch); !held.ok()) return held;
+    if (Status held = check_term(database, batch.epoch); !held.ok()) return held;
     // An attempt is written into the owner's row before the row's end.
     Status status = add_failed(database, batch.failed);
     if (status.ok()) status = add_dead(database, batch.dead);
@@ -244,7 +245,7 @@ Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
     std::vector<bool> ended(some.size());
     const auto tried =
         in_turn(some.size(), [&](Database& database, std::size_t& at, std::size_t to) -> Status {
-            if (Status held = check_lease(database, epoch); !held.ok()) return held;
+            if (Status held = check_term(database, epoch); !held.ok()) return held;
             std::vector<spi::Position> gone;
             Statement row(database, writer_.published);
             for (; at < to; ++at) {
@@ -511,7 +512,7 @@ Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
         return spi::Position{0};
     }
     Status status = transact([&](Database& database) -> Status {
-        if (Status held = check_lease(database, epoch); !held.ok()) return held;
+        if (Status held = check_term(database, epoch); !held.ok()) return held;
         Statement remove(database, writer_.deleted);
         return remove.bind(table_.source).run();
     });
@@ -533,7 +534,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
 Status SqliteRecorder::save_stats(std::uint64_t epoch, std::span<const spi::SavedStats> stats) {
     if (stats.empty()) return {};
     return transact([&](Database& database) -> Status {
-        if (Status held = check_lease(database, epoch); !held.ok()) return held;
+        if (Status held = check_term(database, epoch); !held.ok()) return held;
         Statement upsert(
             database,
             "INSERT INTO outbox_route_stats AS s (source, route, published_total, dead_total, "

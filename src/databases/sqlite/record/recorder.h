@@ -72,8 +72,8 @@ class SqliteRecorder final : public spi::Recorder {
                              bool in_silence = true);
     /// As `owner_takes`, and false where the statement was kept from the row without a word.
     Result<bool> ends(Database& database, Statement& statement, const std::string& row);
-    /// An error where this is not the lease's epoch any more.
-    Status check_lease(Database& database, std::uint64_t epoch) const;
+    /// An error where this is not the lease's epoch any more, or the table not the one of the term.
+    Status check_term(Database& database, std::uint64_t epoch) const;
 
     Status write_batch(Database& database, const spi::RecordBatch& batch);
     Status finish(Database& database, const spi::RecordBatch& batch);

@@ -57,7 +57,7 @@ Result<std::size_t> SqliteRecorder::move_due(std::uint64_t epoch, std::size_t li
     std::vector<bool> taken(due->size());
     const auto tried =
         in_turn(due->size(), [&](Database& writer, std::size_t& at, std::size_t to) -> Status {
-            if (Status held = check_lease(writer, epoch); !held.ok()) return held;
+            if (Status held = check_term(writer, epoch); !held.ok()) return held;
             const std::string columns = kDueColumns;
             const std::string row = " FROM outbox_scheduled WHERE schedule_id = ?1";
             Statement insert(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/sql_text.h"
+#include "databases/sqlite/source/route_ledgers.h"
 
 namespace outbox::sqlite {
 
@@ -47,6 +48,32 @@ Status Identity::check(Database& database) const {
     return {ErrorCode::kServerChanged, Advice::kStop,
             "the lease is as it was before this relay renewed it: an older state of the file was "
             "restored"};
+}
+
+void Identity::begin_term() {
+    reached_.store(0, std::memory_order_relaxed);
+}
+
+void Identity::reached(spi::Position position) {
+    spi::Position before = reached_.load(std::memory_order_relaxed);
+    while (before < position &&
+           !reached_.compare_exchange_weak(before, position, std::memory_order_relaxed)) {
+    }
+}
+
+Status Identity::check_given(const Table& table, spi::Position given) const {
+    const spi::Position reached = reached_.load(std::memory_order_relaxed);
+    if (given >= reached) return {};
+    return {ErrorCode::kServerChanged, Advice::kStop,
+            "table " + table.name + " in " + table.path + " has given positions up to " +
+                std::to_string(given) + " and had reached " + std::to_string(reached) +
+                ": an older state was restored, or the table began anew"};
+}
+
+Status Identity::check_given(const Table& table, Database& database) const {
+    if (reached_.load(std::memory_order_relaxed) == 0) return {};
+    const auto given = last_position(database, table.name);
+    return given.ok() ? check_given(table, *given) : given.status();
 }
 
 }  // namespace outbox::sqlite

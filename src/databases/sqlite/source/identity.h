@@ -1,12 +1,15 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
 #include <outbox/result.h>
+#include <outbox/spi/position_set.h>
 
 #include "core/mutex.h"
 #include "databases/sqlite/client.h"
+#include "databases/sqlite/source/table.h"
 
 namespace outbox::sqlite {
 
@@ -34,10 +37,23 @@ class Identity {
     /// state was restored. `kLeaseLost`: another relay has it by now.
     Status check(Database& database) const;
 
+    /// A term begins: of the table's positions nothing is known yet.
+    void begin_term();
+    /// A position that was read in this term, or is known to be finished.
+    void reached(spi::Position position);
+    /// `given`: the highest position that `table` has given so far. `kServerChanged` where more
+    /// were reached: the table began anew, or an older state of it was restored, and it gives them
+    /// out again. To be asked before anything is read or written, or nobody tells the old from the
+    /// new.
+    Status check_given(const Table& table, spi::Position given) const;
+    /// The same in a transaction that writes.
+    Status check_given(const Table& table, Database& database) const;
+
   private:
     const std::string sql_;
     mutable core::Mutex mutex_;
     LeaseWritten lease_ OUTBOX_GUARDED_BY(mutex_);
+    std::atomic<spi::Position> reached_{0};
 };
 
 }  // namespace outbox::sqlite

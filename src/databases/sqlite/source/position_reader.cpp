@@ -55,13 +55,10 @@ Status PositionReader::Statements::first_error() const {
     return {};
 }
 
-PositionReader::PositionReader(const Table& table, const Identity& identity,
-                               spi::PositionSet finished)
-    : table_(table),
-      identity_(identity),
-      finished_(std::move(finished)),
-      session_(table_),
-      finished_to_(finished_.highest()) {}
+PositionReader::PositionReader(const Table& table, Identity& identity, spi::PositionSet finished)
+    : table_(table), identity_(identity), finished_(std::move(finished)), session_(table_) {
+    identity_.reached(finished_.highest());
+}
 
 Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out) {
     return session_.poll([&](Statements& statements, bool& at_end) {
@@ -75,18 +72,11 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
     });
 }
 
-// An older state that was restored, or a table that began anew, gives positions out again: those
-// that were read, and those that were finished before this reader was made.
-Status PositionReader::check_life(Statement& last_position) {
+Status PositionReader::check_life(Statement& last_position) const {
     const spi::Position last = last_position.step() ? last_position.integer(0) : 0;
     Status status = last_position.status();
     last_position.reset();
-    const spi::Position reached = std::max(mark_, finished_to_);
-    if (!status.ok() || last >= reached) return status;
-    return {ErrorCode::kServerChanged, Advice::kStop,
-            "table " + table_.name + " in " + table_.path + " has given positions up to " +
-                std::to_string(last) + " and had reached " + std::to_string(reached) +
-                ": an older state was restored, or the table began anew"};
+    return status.ok() ? identity_.check_given(table_, last) : status;
 }
 
 Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& limits,
@@ -106,6 +96,7 @@ Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& 
         if (last_closed > mark_) out.closed.push_back({mark_ + 1, last_closed});
         if (wanted && !finished_.contains(position)) add_event(rows, out);
         mark_ = position;
+        identity_.reached(position);
         ++seen;
         full = out.bytes() >= limits.max_bytes;
     }

@@ -14,7 +14,7 @@ namespace outbox::sqlite {
 class PositionReader final : public spi::Reader {
   public:
     /// Rows of `finished` are passed over.
-    PositionReader(const Table& table, const Identity& identity, spi::PositionSet finished);
+    PositionReader(const Table& table, Identity& identity, spi::PositionSet finished);
 
     Status read(const spi::ReadLimits& limits, spi::EventBatch& out) override;
     Status fetch(std::span<const spi::Position> positions, spi::EventBatch& out) override;
@@ -32,13 +32,12 @@ class PositionReader final : public spi::Reader {
 
     Status read_rows(Statements& statements, const spi::ReadLimits& limits, spi::EventBatch& out,
                      bool& at_end);
-    Status check_life(Statement& last_position);
+    Status check_life(Statement& last_position) const;
 
     const Table table_;
-    const Identity& identity_;
+    Identity& identity_;
     const spi::PositionSet finished_;
     PollSession<Statements> session_;
-    const spi::Position finished_to_;
     spi::Position mark_ = 0;
 };
 

@@ -74,6 +74,9 @@ class SqliteSource final : public spi::Source {
 
     [[nodiscard]] bool writes_concurrently() const override { return false; }
 
+    // All that the last term had is closed by now.
+    void begin_term() override { identity_.begin_term(); }
+
     Result<std::unique_ptr<spi::Reader>> open_reader(const std::string& route,
                                                      spi::PositionSet finished) override {
         if (table_.native) {

@@ -363,6 +363,10 @@ void Pipeline::report() {
 
 void Pipeline::note_circuit(std::int64_t now_us) {
     using State = core::Circuit::State;
+    const auto tell_closed = [this] {
+        deps_.notify({Note::Level::kInfo, "circuit_closed", {{"route", flow_.route.name}}});
+    };
+    if (told_circuit_.settled(now_us)) tell_closed();
     const State now = flow_.circuit.state();
     const State state = now == State::kHalfOpen ? noted_circuit_ : now;
     if (state == noted_circuit_) {
@@ -374,11 +378,12 @@ void Pipeline::note_circuit(std::int64_t now_us) {
         identified_ = false;  // what comes back may be another
         noted_cause_ = deps_.stats.last_error();
         cause_noted_us_ = now_us;
+        if (!told_circuit_.down(now_us)) return;
         deps_.notify({Note::Level::kWarning,
                       "circuit_open",
                       {{"route", flow_.route.name}, {"error", noted_cause_}}});
-    } else {
-        deps_.notify({Note::Level::kInfo, "circuit_closed", {{"route", flow_.route.name}}});
+    } else if (told_circuit_.up(now_us)) {
+        tell_closed();
     }
 }
 

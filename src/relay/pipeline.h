@@ -12,6 +12,7 @@
 #include <outbox/spi/source.h>
 
 #include "codec/encoder.h"
+#include "core/flapping.h"
 #include "relay/flow.h"
 #include "relay/lease_view.h"
 #include "relay/options.h"
@@ -115,6 +116,7 @@ class Pipeline {
     bool identified_ = false;          // the sink leads there
     std::string refused_destination_;  // where it leads in its stead
     core::Circuit::State noted_circuit_ = core::Circuit::State::kClosed;
+    core::Flapping told_circuit_;
     std::string noted_cause_;  // of the open circuit
     std::int64_t cause_noted_us_ = 0;
     std::atomic<bool> draining_{false};

@@ -9,6 +9,7 @@ namespace {
 
 // Of a dead letter that is sent again to a part that is down.
 constexpr core::RetryPolicy kLetterBackoff{5'000, 300'000, 0};
+constexpr std::int64_t kLookAtToldPartsUs = 1'000'000;
 
 // What is stored beside the error's code, which therefore is not a part of it.
 std::string detail_of(const ErrorInfo& error) {
@@ -95,6 +96,7 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     using News = core::DownParts::News;
     switch (flow_.parts.failed(failed.part, key, !waits_already, now_us, flow_.random())) {
         case News::kPart:
+            if (!to_be_told_down(failed.part, now_us)) break;
             flow_.notify({Note::Level::kWarning,
                           "part_down",
                           {{"route", flow_.route.name},
@@ -113,7 +115,35 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     }
 }
 
+bool Verdict::to_be_told_down(const std::string& part, std::int64_t now_us) {
+    if (told_parts_.size() >= 2 * core::DownParts::kMaxParts) {
+        std::erase_if(told_parts_,
+                      [now_us](const auto& one) { return one.second.is_calm(now_us); });
+        if (told_parts_.size() >= 2 * core::DownParts::kMaxParts) return true;
+    }
+    return told_parts_[part].down(now_us);
+}
+
+bool Verdict::to_be_told_up(const std::string& part, std::int64_t now_us) {
+    const auto told = told_parts_.find(part);
+    return told == told_parts_.end() || told->second.up(now_us);
+}
+
+void Verdict::tell_settled_parts(std::int64_t now_us) {
+    if (told_parts_.empty() || now_us < look_at_told_parts_us_) return;
+    look_at_told_parts_us_ = now_us + kLookAtToldPartsUs;
+    for (auto& [part, told] : told_parts_) {
+        if (told.settled(now_us)) tell_up(part);
+    }
+    std::erase_if(told_parts_, [now_us](const auto& one) { return one.second.is_calm(now_us); });
+}
+
+void Verdict::tell_up(const std::string& part) {
+    flow_.notify({Note::Level::kInfo, "part_up", {{"route", flow_.route.name}, {"part", part}}});
+}
+
 void Verdict::try_parts(std::int64_t now_us) {
+    tell_settled_parts(now_us);
     if (flow_.parts.empty() || flow_.circuit.state() != core::Circuit::State::kClosed) return;
     going_on_.clear();
     flow_.parts.take_due(now_us, flow_.lanes.in_flight(), going_on_);
@@ -128,10 +158,11 @@ void Verdict::parts_next(core::SlotId slot) {
 
 void Verdict::part_answers(core::LaneKey key) {
     going_on_.clear();
-    const auto part = flow_.parts.passed(key, flow_.clock.boot_us(), going_on_);
+    const std::int64_t now_us = flow_.clock.boot_us();
+    const auto part = flow_.parts.passed(key, now_us, going_on_);
     if (!part) return;
     for (const core::LaneKey waiting : going_on_) flow_.lanes.go_on(waiting);
-    flow_.notify({Note::Level::kInfo, "part_up", {{"route", flow_.route.name}, {"part", *part}}});
+    if (to_be_told_up(*part, now_us)) tell_up(*part);
 }
 
 void Verdict::whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspect) {

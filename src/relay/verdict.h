@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <unordered_set>
@@ -10,6 +11,7 @@
 #include <outbox/spi/sink.h>
 #include <outbox/spi/source.h>
 
+#include "core/flapping.h"
 #include "relay/flow.h"
 
 namespace outbox::relay {
@@ -40,6 +42,10 @@ class Verdict {
   private:
     void wait_for_part(core::SlotId slot, const spi::FailedRecord& failed);
     void part_answers(core::LaneKey key);
+    [[nodiscard]] bool to_be_told_down(const std::string& part, std::int64_t now_us);
+    [[nodiscard]] bool to_be_told_up(const std::string& part, std::int64_t now_us);
+    void tell_settled_parts(std::int64_t now_us);
+    void tell_up(const std::string& part);
     void parts_next(core::SlotId slot);
     void whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspect);
     [[nodiscard]] Advice judge(Position position, const ErrorInfo& error, bool suspect);
@@ -53,7 +59,9 @@ class Verdict {
     void note_dead(const spi::EventView& event, std::uint32_t attempts, const ErrorInfo& error);
 
     Flow& flow_;
-    std::vector<core::LaneKey> going_on_;                // scratch: keys that waited for a part
+    std::vector<core::LaneKey> going_on_;               // scratch: keys that waited for a part
+    std::map<std::string, core::Flapping> told_parts_;  // that were down, or lately
+    std::int64_t look_at_told_parts_us_ = 0;
     std::unordered_set<core::LaneKey> blocked_keys_;     // by dead letters (block_key)
     std::unordered_multiset<core::LaneKey> dying_keys_;  // of those, not yet on disk
 };

@@ -680,6 +680,32 @@ TEST_F(PipelineTest, ManyKeysOfATopicThatIsDownDelayNoOtherAndBurnNoAttempt) {
     }
 }
 
+// As a queue that is full, and from which somebody takes a message now and then.
+TEST_F(PipelineTest, ATopicThatIsDownAgainAsSoonAsItIsBackFillsNoLog) {
+    MemorySink sink(destination_, {.across_topics = false});
+    std::vector<std::string> noted;
+    notify_ = [&](const Note& note) {
+        if (note.what.starts_with("part_") || note.what.starts_with("circuit_")) {
+            noted.emplace_back(note.what);
+        }
+    };
+    table_.insert("other", "o", "up");
+    open(sink);
+    for (int round = 0; round < 60; ++round) {
+        table_.insert(std::to_string(round), "k", "down");
+        destination_->set_topic_down("down", round % 2 == 0);
+        step(6);  // its next trial is at most five seconds away
+    }
+    EXPECT_EQ(destination_->records().size(), 61U);
+    EXPECT_EQ(noted, (std::vector<std::string>{"part_down", "part_up", "part_down"}));
+    step(12);
+    EXPECT_EQ(noted, (std::vector<std::string>{"part_down", "part_up", "part_down", "part_up"}));
+    destination_->set_topic_down("down", true);
+    table_.insert("last", "k", "down");
+    step(3);
+    EXPECT_EQ(noted.back(), "part_down") << "it is said at once";
+}
+
 // Each by itself would be sent again every few seconds, which is more than the destination can do.
 TEST_F(PipelineTest, MorePartsThatAreDownThanASlowDestinationCanBeAskedForDelayNoOther) {
     constexpr int kDown = 3'000;

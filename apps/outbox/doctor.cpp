@@ -169,6 +169,16 @@ void look_at_consumers(const std::string& url, const RelayConfig& config, const 
                             {}});
         return;
     }
+    const auto unlogged = (*operations)->unlogged();
+    if (!unlogged.ok()) return fail(unlogged.error());
+    for (const std::string& table : *unlogged) {
+        findings.push_back({kWarn,
+                            "durability: " + where + ": table " + table +
+                                " is unlogged: a crash of the server empties it, and what it "
+                                "remembers is forgotten: repeats are applied again. ALTER TABLE " +
+                                table + " SET LOGGED",
+                            {}});
+    }
     const auto consumers = (*operations)->consumers();
     if (!consumers.ok()) return fail(consumers.error());
     std::string names;

@@ -137,6 +137,7 @@ class InboxOperations final : public ConsumerOperations {
     }
 
     Result<bool> has_producer() override { return sql_->has_producer(); }
+    Result<std::vector<std::string>> unlogged() override { return sql_->unlogged(); }
 
     Result<std::vector<ConsumerInfo>> consumers() override {
         // Tables that nobody has migrated yet say nothing of queues.

@@ -54,6 +54,8 @@ class Sql {
     [[nodiscard]] virtual std::string table_count(const std::string& table) const = 0;
     /// Whether any table of the producer's side is here, too.
     virtual Result<bool> has_producer() = 0;
+    /// See `ConsumerOperations::unlogged`.
+    virtual Result<std::vector<std::string>> unlogged() { return std::vector<std::string>(); }
     /// The column `payload` in hexadecimal digits.
     [[nodiscard]] virtual std::string payload_hex() const = 0;
     /// A value of outbox_audit's `event_ids` that names none.

@@ -72,6 +72,8 @@ class ConsumerOperations {
     virtual Result<bool> has_tables() = 0;
     /// Whether any table of the producer's side is here, too.
     virtual Result<bool> has_producer() = 0;
+    /// Those of the consumer's tables that a crash of the server empties, as in SQL.
+    virtual Result<std::vector<std::string>> unlogged() = 0;
     virtual Result<std::vector<ConsumerInfo>> consumers() = 0;
     virtual Result<std::vector<MailboxInfo>> mailboxes() = 0;
     /// Raises the floors and removes ids from before them, expired keys and old sagas, some

@@ -198,6 +198,24 @@ TEST_F(Doctor, WarnsOfAnUnloggedTable) {
     EXPECT_THAT(doctor({"--fix", "--dry-run"}).out, Not(HasSubstr("SET LOGGED;")));
 }
 
+TEST_F(Doctor, WarnsOfEachSideTableThatACrashEmpties) {
+    admin_.exec("ALTER TABLE outbox_ledger SET UNLOGGED");
+    admin_.exec("ALTER TABLE outbox_inbox SET UNLOGGED");
+    const Finished warned = doctor({"--consumer-db", url_});
+    EXPECT_EQ(warned.status.code, 0) << warned.err;
+    EXPECT_THAT(
+        warned.out,
+        AllOf(HasSubstr("warning  durability: table public.outbox_ledger is unlogged"),
+              HasSubstr("table public.outbox_inbox is unlogged: a crash of the server empties it, "
+                        "and what it remembers is forgotten: repeats are applied again. ALTER "
+                        "TABLE public.outbox_inbox SET LOGGED"),
+              HasSubstr("2 warnings"), Not(HasSubstr("ok       durability"))));
+    for (const char* table : {"outbox_ledger", "outbox_inbox"}) {
+        admin_.exec("ALTER TABLE " + std::string(table) + " SET LOGGED");
+    }
+    EXPECT_THAT(doctor({"--consumer-db", url_}).out, HasSubstr("0 warnings"));
+}
+
 // Of a server of its own: what waits for its standby would hold up every other test.
 TEST(DoctorOfAServer, WarnsOfCommitsThatACrashOrAFailoverTakesBack) {
     PostgresServer server;

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "core/sql_text.h"
+
 namespace outbox::postgres {
 namespace {
 
@@ -141,6 +143,18 @@ std::vector<std::string_view> objects_of_relay(bool with_events) {
         if (events || object.beside_adopted || reads) names.push_back(object.name);
     }
     return names;
+}
+
+std::string unlogged_sql(std::span<const std::string_view> names, const std::string& place) {
+    std::string list;
+    for (const std::string_view name : names) {
+        list.append(list.empty() ? "" : ", ").append("to_regclass(");
+        list.append(quote_literal(place + std::string(name))).append(")");
+    }
+    return "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) FROM pg_class c JOIN "
+           "pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND c.relpersistence = "
+           "'u' AND c.oid IN (" +
+           list + ") ORDER BY 1";
 }
 
 }  // namespace outbox::postgres

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,5 +33,9 @@ struct SchemaObject {
 [[nodiscard]] std::vector<std::string_view> objects_of_side(std::string_view side);
 /// Names of the tables that a relay uses, beside a table of its owner's or with outbox_events.
 [[nodiscard]] std::vector<std::string_view> objects_of_relay(bool with_events);
+/// A query for those of them that a crash of the server empties. `place`: their schema, quoted, and
+/// a dot. One column: the name as in SQL.
+[[nodiscard]] std::string unlogged_sql(std::span<const std::string_view> names,
+                                       const std::string& place);
 
 }  // namespace outbox::postgres

@@ -187,6 +187,14 @@ class PostgresSql final : public Sql {
         if (!rows.ok()) return rows.status();
         return number((*rows)[0][0]) > 0;
     }
+    Result<std::vector<std::string>> unlogged() override {
+        const auto rows =
+            run(postgres::unlogged_sql(postgres::objects_of_side("consumer"), ""), {}, nullptr);
+        if (!rows.ok()) return rows.status();
+        std::vector<std::string> tables;
+        for (const Row& row : *rows) tables.push_back(row[0].value_or(""));
+        return tables;
+    }
     [[nodiscard]] std::string payload_hex() const override { return "encode(payload, 'hex')"; }
     [[nodiscard]] std::string no_ids() const override { return "'{}'"; }
     // PostgreSQL keeps escapes of NUL and of halves of a surrogate pair in json, and then reads no

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/sql_text.h"
+#include "databases/postgres/schema_objects.h"
 
 namespace outbox::postgres {
 namespace {
@@ -79,7 +80,18 @@ Status look_at_durability(Connection& connection, const Table& table,
                 "With no relay running: ALTER TABLE " +
                 table.sql +
                 " SET LOGGED, then outbox routes continue --db URL, as the events are the same");
-    } else if (rows->empty()) {
+    }
+    const Result<Rows> side = connection.query(unlogged_sql(objects_of_relay(false), table.side));
+    if (!side.ok()) return side.status();
+    for (int row = 0; row < side->size(); ++row) {
+        const std::string name = side->string(row, 0);
+        add(findings, Grade::kWarn,
+            "durability: table " + name +
+                " is unlogged: a crash of the server empties it, and what the relay knows by it is "
+                "forgotten: events are sent again, dead letters are gone. ALTER TABLE " +
+                name + " SET LOGGED");
+    }
+    if (unlogged->empty() && side->empty() && rows->empty()) {
         add(findings, Grade::kOk, "durability: commits outlive a crash");
     }
     return {};

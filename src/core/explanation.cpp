@@ -236,9 +236,17 @@ class Explainer {
             wait("", "delayed", "it is delayed until " + when(due, facts_.now_us));
             return;
         }
-        wait("", "delayed",
-             "it was due at " + when(due, facts_.now_us) +
-                 ", and only a relay that leads moves what is due");
+        const std::string since = "it was due at " + when(due, facts_.now_us);
+        if (facts_.lease.held && facts_.now_us - due > kUnderWayUs) {
+            wait("", "delayed",
+                 since +
+                     ", and the relay that leads has not moved it into the outbox table yet: many "
+                     "were due before it, or the table refuses it (its triggers, constraints and "
+                     "indexes; event=delayed_refused in the relay's log has the error), which is "
+                     "tried again each minute");
+            return;
+        }
+        wait("", "delayed", since + ", and only a relay that leads moves what is due");
         if (!facts_.lease.held) tell_no_relay();
     }
 

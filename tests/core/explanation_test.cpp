@@ -78,6 +78,21 @@ TEST(Explanation, NamesATransactionThatIsOpenForLongWhereNothingElseHoldsTheEven
     EXPECT_EQ(reasons(explain(all)), "circuit_open");
 }
 
+TEST(Explanation, OfADelayedEventThatIsLongDueSaysWhetherNobodyMovesItOrTheTableRefusesIt) {
+    Facts all = facts();
+    all.trace.delayed = true;
+    all.trace.routes.clear();
+    all.trace.row->available_at_us = kNow - 60 * kSecond;
+    all.lease.held = true;
+    EXPECT_EQ(reasons(explain(all)), "delayed");
+    EXPECT_TRUE(says(explain(all), "has not moved it into the outbox table"));
+    all.trace.row->available_at_us = kNow - kSecond;
+    EXPECT_TRUE(says(explain(all), "only a relay that leads moves what is due"));
+    all.trace.row->available_at_us = kNow - 60 * kSecond;
+    all.lease.held = false;
+    EXPECT_EQ(reasons(explain(all)), "delayed no_relay");
+}
+
 TEST(Explanation, OfATenantThatIsPausedSaysSinceWhenByWhomAndWhy) {
     Facts all = facts();
     all.trace.row->tenant_id = "acme";

@@ -322,13 +322,15 @@ class DeskState {
     Result<ordered_json> explanation(const Question& question) {
         const std::string id = value_of(question, "id");
         const std::string key = value_of(question, "key");
+        const std::string tenant = value_of(question, "tenant");
         if (id.empty() == key.empty()) return wrong("give the id of an event, or a key");
+        if (key.empty() && !tenant.empty()) return wrong("a tenant goes with a key");
         if (id.size() > kMaxIdBytes) {
             return wrong("an id has at most " + std::to_string(kMaxIdBytes) + " bytes");
         }
         auto places = open_places(config_.source, config_.blocks_key);
         if (!places.ok()) return places.error();
-        if (id.empty()) return explanation_of_key(*places, key, kOfKey);
+        if (id.empty()) return explanation_of_key(*places, key, tenant, kOfKey);
         for (ConsumerPlace& place : consumers_) {
             places->consumers.push_back(
                 {place.config.url, [&place](const std::string& one) { return find(place, one); }});

@@ -634,8 +634,9 @@ Result<ordered_json> explanation_of_id(Places& places, const std::string& id) {
     return json_of_id(places, id, *events);
 }
 
-Result<ordered_json> explanation_of_key(Places& places, const std::string& key, std::size_t limit) {
-    const auto explained = explain_key(places, key, {}, limit);
+Result<ordered_json> explanation_of_key(Places& places, const std::string& key,
+                                        const std::string& tenant, std::size_t limit) {
+    const auto explained = explain_key(places, key, tenant, limit);
     if (!explained.ok()) return explained.status();
     return json_of_key(*explained, key, places.tracer->table());
 }

@@ -43,7 +43,8 @@ Result<Places> open_places(const SourceConfig& config, BlocksKey blocks_key);
 /// As `outbox explain --json` prints it; what a consumer's database did not answer is a remark.
 /// Errors: kConfigInvalid where no event has such an id.
 Result<nlohmann::ordered_json> explanation_of_id(Places& places, const std::string& id);
+/// `tenant`: empty for all.
 Result<nlohmann::ordered_json> explanation_of_key(Places& places, const std::string& key,
-                                                  std::size_t limit);
+                                                  const std::string& tenant, std::size_t limit);
 
 }  // namespace outbox::app

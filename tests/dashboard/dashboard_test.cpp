@@ -177,6 +177,8 @@ TEST_P(Dashboard, ShowsWhatFailsAndHoldsUpItsKey) {
     EXPECT_EQ(held["events_are_more"], false);
     const json key = read("/api/explain?key=k01");
     EXPECT_EQ(key["waiting"][0]["routes"][0]["attempts"], 3);
+    EXPECT_EQ(read("/api/explain?key=k01&tenant=default")["waiting"].size(), 1);
+    EXPECT_EQ(read("/api/explain?key=k01&tenant=acme")["waiting"], json::array());
 }
 
 TEST_P(Dashboard, KeysBehindADeadLetterAreThoseOfRoutesThatSaySo) {

@@ -58,7 +58,7 @@ const views = {
     title: 'Explain',
     load: () => {
       const asked = Object.fromEntries(now.values);
-      return asked.id || asked.key ? get('explain', asked.key ? { key: asked.key } : { id: asked.id }) : Promise.resolve(null);
+      return asked.id || asked.key ? get('explain', asked.key ? { key: asked.key, tenant: asked.tenant ?? '' } : { id: asked.id }) : Promise.resolve(null);
     },
     show: (answer) => explainView(Object.fromEntries(now.values), answer),
   },
@@ -324,7 +324,9 @@ const submits = {
   sagas: (form) => { location.hash = `/sagas?state=${encodeURIComponent(new FormData(form).get('state'))}`; },
   explain: (form) => {
     const values = new FormData(form);
-    location.hash = `/explain?${values.get('kind')}=${encodeURIComponent(values.get('value').trim())}`;
+    const [kind, tenant] = [values.get('kind'), values.get('tenant').trim()];
+    location.hash = `/explain?${kind}=${encodeURIComponent(values.get('value').trim())}`
+      + (kind === 'key' && tenant ? `&tenant=${encodeURIComponent(tenant)}` : '');
   },
   unlock: async (form) => {
     const refused = await unlock(new FormData(form).get('token'));

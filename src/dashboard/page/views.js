@@ -1,7 +1,8 @@
 // The smaller views: what is held up, sagas, consumers, the audit, and the life of one event.
 import { el, state, table, facts, count, plural, age, when, button } from './dom.js';
 
-const explainLink = (name, value) => el('a', { href: `#/explain?${name}=${encodeURIComponent(value)}`, class: 'data' }, value);
+const explainLink = (name, value, tenant) => el('a', {
+  href: `#/explain?${name}=${encodeURIComponent(value)}${tenant ? `&tenant=${encodeURIComponent(tenant)}` : ''}`, class: 'data' }, value);
 const section = (title, intro, ...content) => el('section', {}, el('h3', {}, title), intro && el('p', { class: 'faint' }, intro), content);
 
 function tenantsOf({ tenants, paused, more }) {
@@ -210,7 +211,7 @@ function explained(event) {
   const kind = { dead: 'bad', sent: 'good', applied: 'good' }[event.state] ?? 'warn';
   return el('article', { class: 'event' },
     el('h3', {}, 'Event ', el('span', { class: 'data' }, event.id), ' ', state(kind, event.state)),
-    facts([['Key', event.key && explainLink('key', event.key)], ['Position', event.position && count(event.position)],
+    facts([['Key', event.key && explainLink('key', event.key, event.tenant_id)], ['Position', event.position && count(event.position)],
       ['Type', event.event_type], ['Aggregate type', event.aggregate_type], ['Topic', event.topic],
       ['Tenant', event.tenant_id === 'default' ? null : event.tenant_id], ['Led by', event.relay]]),
     event.waits.length > 0 && [el('h4', {}, 'Why it waits'), el('ul', {}, event.waits.map((wait) =>
@@ -229,14 +230,16 @@ export function explainView(asked, answer) {
       el('label', {}, 'Ask for', el('select', { name: 'kind' }, Object.entries(kinds).map(([value, name]) =>
         el('option', { value, selected: value === kind }, name)))),
       el('label', { class: 'wide' }, 'Id or key', el('input', { name: 'value', value: asked[kind] ?? '', autocomplete: 'off', spellcheck: 'false' })),
+      el('label', {}, 'Tenant, of a key', el('input', { name: 'tenant', value: asked.tenant ?? '', placeholder: 'all', autocomplete: 'off', spellcheck: 'false' })),
       el('div', { class: 'buttons' }, el('button', { class: 'primary' }, 'Explain'))),
     !answer && el('p', { class: 'empty' }, 'The life of one event, and why it waits; or what of a key is not finished.'),
-    answer && answer.waiting && section(`Key ${answer.key}`,
+    answer && answer.waiting && section(`Key ${answer.key}${asked.tenant ? ` of ${asked.tenant}` : ''}`,
       answer.waiting.length + answer.dead.length + answer.delayed.length === 0
         ? 'No event of it is unfinished, delayed or dead.' : null,
       table('Events of the key', [
         { name: 'Event', kind: 'data', cell: (one) => explainLink('id', one.id) },
         { name: 'State', cell: (one) => one.shown },
+        ...(asked.tenant ? [] : [{ name: 'Tenant', kind: 'data', cell: (one) => one.tenant_id ?? '–' }]),
         { name: 'Type', kind: 'data', cell: (one) => one.event_type ?? '–' },
       ], [
         ...answer.dead.map((one) => ({ ...one, shown: state('bad', `dead in ${one.route}: ${one.error_code}`) })),

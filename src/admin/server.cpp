@@ -205,6 +205,10 @@ class Session : public std::enable_shared_from_this<Session> {
         if (has_odd_length(parser_->get())) {
             return write(problem(400, "Transfer-Encoding is chunked, or there is none"));
         }
+        // Who checks the first and who goes by the last would not mean the same.
+        if (parser_->get().count(http::field::host) > 1) {
+            return write(problem(400, "more than one Host header"));
+        }
         keep_alive_ = parser_->get().keep_alive();
         head_ = parser_->get().method() == http::verb::head;
         bool for_site = false;

@@ -181,6 +181,14 @@ TEST_F(AdminServerTest, RefusesABodyWhoseEndIsNotCertain) {
                 HasSubstr("figures"));
 }
 
+TEST_F(AdminServerTest, RefusesARequestWithTwoHosts) {
+    const std::string answer = exchange(
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n"
+        "Connection: close\r\n\r\n");
+    EXPECT_THAT(answer, HasSubstr("400 Bad Request"));
+    EXPECT_THAT(answer, Not(HasSubstr("figures")));
+}
+
 TEST_F(AdminServerTest, RefusesAnAddressThatIsInUse) {
     const auto second = AdminServer::start("127.0.0.1", server_->port(), {});
     ASSERT_FALSE(second.ok());

@@ -4,12 +4,14 @@
 #include <array>
 #include <chrono>
 #include <ctime>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "core/json_text.h"
 #include "core/url.h"
 #include "core/utf8.h"
+#include "runtime/line_writer.h"
 
 namespace outbox::runtime {
 namespace {
@@ -19,17 +21,6 @@ std::string g_format = "logfmt";  // set by configure_logs, before threads start
 constexpr std::array<std::string_view, 4> kLevelNames = {"debug", "info", "warn", "error"};
 constexpr std::array kSpdlogLevels = {spdlog::level::debug, spdlog::level::info,
                                       spdlog::level::warn, spdlog::level::err};
-
-spdlog::logger& logger() {
-    static const auto instance = [] {
-        auto made = std::make_unique<spdlog::logger>(
-            "outbox", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-        made->set_pattern("%v");
-        made->flush_on(spdlog::level::trace);
-        return made;
-    }();
-    return *instance;
-}
 
 std::string quote(std::string_view text) {
     std::string quoted;
@@ -54,6 +45,40 @@ std::string now_text() {
     return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900,
                        parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec,
                        ms);
+}
+
+// A reader of the log that hangs must not stop what is logged.
+constexpr std::chrono::milliseconds kPatience{1'000};
+
+std::string lines_left_out(std::uint64_t lines) {
+    return format_log_line(g_format, now_text(), LogLevel::kWarn, "log_lines_left_out",
+                           {{"lines", std::to_string(lines)}}) +
+           "\n";
+}
+
+// Lines come as they are to be written.
+class StderrSink final : public spdlog::sinks::sink {
+  public:
+    void log(const spdlog::details::log_msg& message) override {
+        std::string line(message.payload.data(), message.payload.size());
+        line += '\n';
+        const core::Lock lock(mutex_);
+        writer_.write(line);
+    }
+    void flush() override {}
+    void set_pattern(const std::string&) override {}
+    void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+
+  private:
+    core::Mutex mutex_;
+    LineWriter writer_ OUTBOX_GUARDED_BY(mutex_){STDERR_FILENO, kPatience, lines_left_out};
+};
+
+spdlog::logger& logger() {
+    static const auto instance = [] {
+        return std::make_unique<spdlog::logger>("outbox", std::make_shared<StderrSink>());
+    }();
+    return *instance;
 }
 
 }  // namespace

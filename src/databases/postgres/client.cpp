@@ -5,8 +5,11 @@
 #include <cerrno>
 #include <libpq-fe.h>
 #include <poll.h>
+#include <random>
+#include <string>
 #include <string_view>
 #include <sys/socket.h>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,8 +28,17 @@ constexpr milliseconds kLook{100};  // for a stop that is asked for
 // No row of a standby.
 constexpr const char* kPrimary =
     "SELECT system_identifier, "
-    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) FROM "
+    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), pg_catalog.pg_backend_pid() FROM "
     "pg_catalog.pg_control_system() WHERE NOT pg_catalog.pg_is_in_recovery()";
+
+constexpr const char* kMark = "SELECT pg_catalog.current_setting('outbox.session', true)";
+constexpr milliseconds kLookForPooler{1'000};
+constexpr int kLooksForPooler = 3;
+
+std::string random_mark() {
+    std::random_device random;
+    return std::to_string(random()) + "." + std::to_string(random());
+}
 
 std::string text_or_empty(const char* text) {
     return text == nullptr ? std::string() : std::string(text);
@@ -110,65 +122,96 @@ Status Client::connect(const std::string& url, std::chrono::seconds timeout,
     close();
     const Result<std::string> target = with_password(url);
     if (!target.ok()) return target.status();
-    std::vector<const char*> names;
-    std::vector<const char*> values;
-    const auto add = [&](const char* name, const char* value) {
-        names.push_back(name);
-        values.push_back(value);
-    };
-    for (const Setting& setting : defaults) add(setting.name, setting.value);
-    add("dbname", target->c_str());
-    add("client_encoding", "UTF8");
-    for (const Setting& setting : fixed) add(setting.name, setting.value);
+    Target there;
+    for (const Setting& setting : defaults) there.add(setting.name, setting.value);
+    there.add("dbname", target->c_str());
+    there.add("client_encoding", "UTF8");
+    for (const Setting& setting : fixed) there.add(setting.name, setting.value);
     const auto deadline = steady_clock::now() + timeout;
     const bool is_told_where = std::ranges::any_of(
         fixed, [](const Setting& setting) { return std::string_view(setting.name) == "host"; });
     const std::vector<Host> hosts = is_told_where ? std::vector<Host>() : hosts_of(*target);
     const std::string address = address_of(*target);
     if (hosts.empty()) {
-        add(nullptr, nullptr);
-        Status status = reach(names, values, deadline);
+        there.add(nullptr, nullptr);
+        Status status = reach(there, deadline);
         if (!status.ok() || is_told_where) return status;
         primary_.address = address;
-        return look(deadline);
+        return look(there, deadline);
     }
     Status old;
     // Each has its share of the time until it takes statements, not just for its first answer.
     for (std::size_t i = 0; i < hosts.size(); ++i) {
         const Host& host = hosts[i];
-        const std::size_t before = names.size();
-        add("host", host.host.c_str());
-        add("hostaddr", host.hostaddr.c_str());
-        add("port", host.port.c_str());
-        add(nullptr, nullptr);
+        const std::size_t before = there.names.size();
+        there.add("host", host.host.c_str());
+        there.add("hostaddr", host.hostaddr.c_str());
+        there.add("port", host.port.c_str());
+        there.add(nullptr, nullptr);
         const auto now = steady_clock::now();
         const auto share = (deadline - now) / static_cast<int>(hosts.size() - i);
-        if (Status status = reach(names, values, now + share); !status.ok()) return status;
+        if (Status status = reach(there, now + share); !status.ok()) return status;
         host_ = host;
         primary_ = {};
         primary_.address = address;
-        if (Status met = look(now + share); !met.ok()) old = std::move(met);
+        if (Status met = look(there, now + share); !met.ok()) {
+            if (met.error().code == ErrorCode::kUnsupported) return met;
+            old = std::move(met);
+        }
         note_answer(host, in_time_);
         if (sound() || refuses_us(message())) return {};
-        names.resize(before);
-        values.resize(before);
+        there.names.resize(before);
+        there.values.resize(before);
     }
     if (!old.ok()) close();
     return old;
 }
 
-// Which primary it is. Who may not ask, or asks something else than PostgreSQL, goes on without.
-Status Client::look(Time deadline) {
+// Which primary it is, and whether the session is ours alone. Who may not ask, or asks something
+// else than PostgreSQL, goes on without.
+Status Client::look(const Target& target, Time deadline) {
     if (!sound()) return {};
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     const milliseconds most = std::exchange(patience_.most, std::max(left, milliseconds(1)));
     const Rows primary = answer_to(kPrimary);
+    const bool known = !silent_ && primary.succeeded() && primary.size() == 1;
+    const std::string backend = std::to_string(PQbackendPID(handle_.get()));
+    const bool shared = known && primary.string(0, 2) != backend && is_shared(target);
     patience_.most = most;
     in_time_ = !silent_;
-    if (silent_ || !primary.succeeded() || primary.size() != 1) return {};
+    if (shared) {
+        const std::string where = host();
+        handle_.reset();
+        return {ErrorCode::kUnsupported, Advice::kStop,
+                "the connection to " + where +
+                    " goes through a pooler that gives each transaction another session "
+                    "(PgBouncer in transaction mode), and what is set for ours would reach those "
+                    "of others; give the URL of the server itself, or of a pool in session mode"};
+    }
+    if (silent_ || !known) return {};
     Status met = meet(primary.string(0, 0), timeline_of(primary.text(0, 1)));
     if (!met.ok()) handle_.reset();
     return met;
+}
+
+// Behind a pooler: whether what is set here is seen on another connection, or not here any more.
+// One that lets sessions be, but has no more of them, has the other wait in vain.
+bool Client::is_shared(const Target& target) {
+    const std::string mark = random_mark();
+    const auto sees_mark = [&mark](Client& client) {
+        const Rows seen = client.answer_to(kMark);
+        return seen.succeeded() && seen.size() == 1 && seen.string(0, 0) == mark;
+    };
+    if (!answer_to(("SET outbox.session = '" + mark + "'").c_str()).succeeded()) return false;
+    Client other;
+    if (!other.reach(target, steady_clock::now() + kLookForPooler).ok()) return false;
+    other.limit_waits({kLookForPooler});
+    bool shared = false;
+    for (int look = 0; look < kLooksForPooler && !shared && other.sound(); ++look) {
+        shared = sees_mark(other) || (!sees_mark(*this) && sound());
+    }
+    if (sound()) std::ignore = answer_to("RESET outbox.session");
+    return shared;
 }
 
 Status Client::meet(std::string system_id, std::int64_t timeline) {
@@ -180,16 +223,15 @@ Status Client::meet(std::string system_id, std::int64_t timeline) {
 }
 
 // One attempt, whatever becomes of it.
-Status Client::reach(const std::vector<const char*>& names, const std::vector<const char*>& values,
-                     Time deadline) {
+Status Client::reach(const Target& target, Time deadline) {
     const ErrorInfo no_memory{ErrorCode::kInternal, Advice::kStop, {}, "out of memory"};
-    handle_ = begin(names.data(), values.data());
+    handle_ = begin(target.names.data(), target.values.data());
     if (!handle_) return no_memory;
     bool cut = true;
     auto state = go_on(handle_.get(), deadline, cut);
     if (cut) {
         // There is nobody for whom time has to be left.
-        handle_ = begin(names.data(), values.data());
+        handle_ = begin(target.names.data(), target.values.data());
         if (!handle_) return no_memory;
         cut = false;
         state = go_on(handle_.get(), deadline, cut);

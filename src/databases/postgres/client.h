@@ -49,8 +49,10 @@ class Client {
   public:
     /// Connects, with `defaults` where the URL says nothing else and with `fixed` whatever it says,
     /// and waits up to `timeout` for it, which several hosts of the URL share. An old primary is
-    /// passed over. An error: nothing is open, as there was no other (`meet`), or for a reason of
-    /// ours. Else it is `sound`, or `in_time` and `message` say why not.
+    /// passed over. A session that is not this connection's alone, as a pooler gives each
+    /// transaction another, is `kUnsupported`: what is set for ours would reach those of others. An
+    /// error: nothing is open, as there was no other (`meet`), or for a reason of ours. Else it is
+    /// `sound`, or `in_time` and `message` say why not.
     Status connect(const std::string& url, std::chrono::seconds timeout,
                    std::span<const Setting> defaults, std::span<const Setting> fixed = {});
     void close();
@@ -106,9 +108,18 @@ class Client {
     using Handle = std::unique_ptr<pg_conn, Finish>;
     using Time = std::chrono::steady_clock::time_point;
 
-    Status reach(const std::vector<const char*>& names, const std::vector<const char*>& values,
-                 Time deadline);
-    Status look(Time deadline);
+    /// Names and values of connection parameters, as libpq takes them.
+    struct Target {
+        std::vector<const char*> names = {};
+        std::vector<const char*> values = {};
+        void add(const char* name, const char* value) {
+            names.push_back(name);
+            values.push_back(value);
+        }
+    };
+    Status reach(const Target& target, Time deadline);
+    Status look(const Target& target, Time deadline);
+    [[nodiscard]] bool is_shared(const Target& target);
     static Handle begin(const char* const* names, const char* const* values);
     [[nodiscard]] Time end_of_wait() const;
     [[nodiscard]] int milliseconds_to(Time end) const;

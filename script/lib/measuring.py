@@ -1,4 +1,5 @@
 """What the benchmarks share: servers of their own, the relay as a process, what a process costs."""
+import contextlib
 import json
 import os
 import pathlib
@@ -79,16 +80,21 @@ class Servers:
         run(OUTBOX, "migrate", "--db", url, *options)
         return url
 
-    def fill(self, url, rows, payload_bytes=PAYLOAD_BYTES, rows_per_transaction=100_000, into=EVENTS):
+    def fill(self, url, rows, payload_bytes=PAYLOAD_BYTES, rows_per_transaction=100_000, into=EVENTS, keys=10_000):
         """Events with the numbers 1 to `rows` in their payloads, in order, by one writer. It waits for
-        no flush but the last one: what is measured begins behind that."""
+        no flush but the last one: what is measured begins behind that. Nothing makes a payload smaller
+        where it is stored: its text repeats nothing."""
         mark = "&" if "?" in url else "?"
         self.sql(f"""
-            DO $$ BEGIN
+            DO $$
+            DECLARE
+                filling text := (SELECT left(string_agg(md5(n::text), ''), {payload_bytes - 30})
+                                 FROM generate_series(1, {payload_bytes // 32 + 1}) n);
+            BEGIN
                 FOR lowest IN 1..{rows} BY {rows_per_transaction} LOOP
                     INSERT INTO {into}
-                    SELECT lpad(to_hex(g), 32, '0')::uuid, 'Bench', 'k' || (g % 10000), 'Filled',
-                           jsonb_build_object('n', g, 'fill', repeat('x', {payload_bytes - 30}))
+                    SELECT lpad(to_hex(g), 32, '0')::uuid, 'Bench', 'k' || (g % {keys}), 'Filled',
+                           jsonb_build_object('n', g, 'fill', filling)
                     FROM generate_series(lowest, least(lowest + {rows_per_transaction} - 1, {rows})) g;
                     COMMIT;
                 END LOOP;
@@ -147,6 +153,43 @@ class Relay:
         self.log.close()
         if self.process.returncode != 0:
             raise RuntimeError(f"the relay ended with {self.process.returncode}: {self.log.name}")
+
+
+def drain(servers, folder, rows, sink, payload_bytes=PAYLOAD_BYTES, options=(), *, layout="delete", keys=10_000,
+          hold_snapshot=False):
+    """Relay stopped, rows inserted, relay started: rate between 10 % and 90 % of the rows."""
+    url = servers.database("bench", "--after-publish", layout)
+    left = "outbox_events" if layout == "delete" else "outbox_status WHERE status IN ('PENDING', 'RETRYING')"
+    with held_snapshot(url) if hold_snapshot else contextlib.nullcontext():
+        servers.fill(url, rows, payload_bytes, min(rows, 100_000) if payload_bytes < 10_000 else 500, keys=keys)
+        relay = Relay(url, sink, folder, *options)
+        samples = []
+        deadline = time.monotonic() + 600
+        while True:
+            count = relay.published()
+            samples.append((time.monotonic(), count))
+            if count >= rows:
+                break
+            if time.monotonic() > deadline or relay.process.poll() is not None:
+                raise RuntimeError(f"drained {count:.0f} of {rows} rows; see {relay.log.name}")
+            time.sleep(0.02)
+        while servers.sql(f"SELECT EXISTS (SELECT FROM {left})", url) == "t":
+            time.sleep(0.05)
+        used, peak = cpu_s(relay.pid), memory_mb(relay.pid)
+        relay.stop()
+    return {"per_s": round(rate_between(samples, rows)), "relay_cpu_s_per_million": round(used * 1e6 / rows, 2),
+            "relay_peak_mb": round(peak, 1)}
+
+
+@contextlib.contextmanager
+def held_snapshot(url):
+    """Of a transaction that is open meanwhile: the server cannot clear away what it may still see."""
+    with subprocess.Popen(["psql", url, "-XqAt"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as session:
+        session.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ;\nSELECT count(*) FROM outbox_events;\n")
+        session.stdin.flush()
+        session.stdout.readline()
+        yield
+        session.stdin.close()
 
 
 def free_port():

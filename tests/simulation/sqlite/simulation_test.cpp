@@ -157,7 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"LostLeaseIgnored", "without the lease", Fault::kLostLeaseIgnored, {}, nullptr, 60},
         Planted{
             .name = "TheReaderDoesNotSeeATableBeginAnew",
-            .noticed_as = "lost",
+            .noticed_as =
+                "out of order",  // what it leaves behind, until the recorder ends the term
             .plant = {"SELECT seq FROM sqlite_sequence", "SELECT 1000000000 FROM sqlite_master"},
             .kind = "anew"},
         Planted{.name = "TheLedgerIsOfAFormerTable",

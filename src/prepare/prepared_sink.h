@@ -52,6 +52,7 @@ class PreparedSink final : public spi::Sink {
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
     void more_follows(bool more) override { sink_->more_follows(more); }
+    void outcomes_may_wait(bool may) override { sink_->outcomes_may_wait(may); }
     void all_recorded() override { sink_->all_recorded(); }
     void report(spi::SinkReport& out) override { sink_->report(out); }
 

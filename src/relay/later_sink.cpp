@@ -19,6 +19,7 @@ Status LaterSink::make() {
     }
     sink_ = *std::move(made);
     sink_->more_follows(more_follows_);
+    sink_->outcomes_may_wait(outcomes_may_wait_);
     return {};
 }
 
@@ -56,6 +57,11 @@ void LaterSink::poll(std::chrono::milliseconds max_wait, spi::Completions& out) 
 void LaterSink::more_follows(bool more) {
     more_follows_ = more;
     if (sink_) sink_->more_follows(more);
+}
+
+void LaterSink::outcomes_may_wait(bool may) {
+    outcomes_may_wait_ = may;
+    if (sink_) sink_->outcomes_may_wait(may);
 }
 
 void LaterSink::all_recorded() {

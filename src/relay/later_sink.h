@@ -27,6 +27,7 @@ class LaterSink final : public spi::Sink {
     [[nodiscard]] bool publish(const spi::Record& record) override;
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
     void more_follows(bool more) override;
+    void outcomes_may_wait(bool may) override;
     void all_recorded() override;
     void report(spi::SinkReport& out) override;
 
@@ -38,6 +39,7 @@ class LaterSink final : public spi::Sink {
     ErrorInfo error_;
     std::unique_ptr<spi::Sink> sink_;
     bool more_follows_ = false;
+    bool outcomes_may_wait_ = false;
     std::vector<spi::FailedRecord> failed_;
 };
 

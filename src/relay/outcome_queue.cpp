@@ -72,19 +72,23 @@ OutcomeQueue::Handed OutcomeQueue::answered(std::int64_t dead_id, std::size_t ro
 }
 
 void OutcomeQueue::push(std::size_t route, Outcomes& outcomes) {
+    bool enough = false;
     {
         const core::Lock lock(mutex_);
         count_ += outcomes.count();
         urgent_ = urgent_ || outcomes.urgent();
         pending_[route].append(std::move(outcomes));
+        enough = urgent_ || count_ >= awaited_;
     }
     outcomes.clear();  // NOLINT(bugprone-use-after-move): makes it usable again
-    changed_.notify_one();
+    // To wake a thread for nothing would be most of what an event costs while few come.
+    if (enough) changed_.notify_one();
 }
 
 void OutcomeQueue::take(std::size_t count, std::chrono::milliseconds max_wait,
                         std::vector<Outcomes>& out) {
     core::Lock lock(mutex_);
+    awaited_ = count;
     changed_.wait_for(mutex_, max_wait, [&]() OUTBOX_REQUIRES(mutex_) {
         return count_ >= count || urgent_ || flush_;
     });

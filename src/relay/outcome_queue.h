@@ -119,6 +119,7 @@ class OutcomeQueue {
     // By dead_id.
     std::unordered_map<std::int64_t, HandedOver> handed_over_ OUTBOX_GUARDED_BY(mutex_);
     std::size_t count_ OUTBOX_GUARDED_BY(mutex_) = 0;
+    std::size_t awaited_ OUTBOX_GUARDED_BY(mutex_) = SIZE_MAX;  // by `take`
     bool urgent_ OUTBOX_GUARDED_BY(mutex_) = false;
     bool flush_ OUTBOX_GUARDED_BY(mutex_) = false;
     std::atomic<std::uint64_t> looks_{0};

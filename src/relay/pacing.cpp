@@ -425,6 +425,10 @@ bool Pacing::wait_for_events(std::chrono::milliseconds wait, std::int64_t now_us
     return waited != spi::Reader::Waited::kCannot;
 }
 
+bool Pacing::reader_wakes() const {
+    return deps_.reader.wait({}) != spi::Reader::Waited::kCannot;
+}
+
 std::int64_t Pacing::next_us(std::int64_t now_us) const {
     const RelayOptions& options = flow_.options;
     std::int64_t until_us = now_us + options.poll_idle_ms * 1000;

@@ -43,6 +43,8 @@ class Pacing {
 
     /// Waits for events in place of the sink, where the reader can. False: it cannot.
     bool wait_for_events(std::chrono::milliseconds wait, std::int64_t now_us);
+    /// Whether the reader can end such a wait, so that outcomes, which come first, are to be quick.
+    [[nodiscard]] bool reader_wakes() const;
     /// The last read returned as much as it might, so that another follows at once.
     [[nodiscard]] bool more_follows() const { return more_follows_; }
     /// Whether only the reader can end a wait early: nothing is under way and reading follows.

@@ -257,6 +257,10 @@ void Pipeline::collect(std::int64_t now_us) {
         wait = {};
     }
     tell_recorded(now_us);
+    if (wait.count() > 0 && outcomes_may_wait_ != outcomes_may_wait()) {
+        outcomes_may_wait_ = !outcomes_may_wait_;
+        deps_.sink.outcomes_may_wait(outcomes_may_wait_);
+    }
     deps_.sink.poll(wait, completions_);
     if (now_us >= next_report_us_) report(now_us, false);
     if (completions_.empty()) return;
@@ -344,6 +348,14 @@ std::int64_t Pipeline::wait_ms(std::int64_t now_us) const {
     if (!flow_.fatal.ok()) return 0;
     if (!may_go_on(now_us)) return flow_.options.poll_busy_ms;
     return std::max<std::int64_t>(0, (pacing_.next_us(now_us) - now_us + 999) / 1000);
+}
+
+// Where all that was read is under way, and what comes next is a read at its time.
+bool Pipeline::outcomes_may_wait() const {
+    return flow_.lanes.queued() == 0 && flow_.lanes.waiting() == 0 && flow_.may_send() &&
+           flow_.circuit.state() == core::Circuit::State::kClosed && flow_.parts.empty() &&
+           flow_.tenants.none_waits() && flow_.fatal.ok() && !spans_.on() &&
+           !draining_.load(std::memory_order_relaxed) && !pacing_.reader_wakes();
 }
 
 void Pipeline::report() {

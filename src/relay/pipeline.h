@@ -88,6 +88,7 @@ class Pipeline {
     [[nodiscard]] bool is_under_way(std::uint64_t token);
     [[nodiscard]] bool may_go_on(std::int64_t now_us) const;
     [[nodiscard]] std::int64_t wait_ms(std::int64_t now_us) const;
+    [[nodiscard]] bool outcomes_may_wait() const;
     void report();
     void note_circuit(std::int64_t now_us);
     void note_cause(std::int64_t now_us);
@@ -108,7 +109,8 @@ class Pipeline {
         acknowledged_to_;  // of `Flow::finished_total`; the sink waits for it
     std::int64_t acknowledged_us_ = 0;
     std::int64_t next_report_us_ = 0;
-    bool more_follows_ = false;  // as the sink was told
+    bool more_follows_ = false;       // as the sink was told
+    bool outcomes_may_wait_ = false;  // likewise
     Feedback feedback_;
     std::uint64_t dead_recorded_look_ = 0;  // the newest look before a dead letter was on disk
 

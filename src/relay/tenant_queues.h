@@ -94,6 +94,8 @@ class TenantQueues {
     /// These, too.
     void pause_also(const std::vector<std::string>& names);
     [[nodiscard]] bool is_paused(Id id) const { return tenants_[id].paused; }
+    /// Nothing is set aside.
+    [[nodiscard]] bool none_waits() const { return waiting_.empty(); }
     /// Some tenant has its share in what is finished and not yet recorded.
     [[nodiscard]] bool waits_for_record() const;
 

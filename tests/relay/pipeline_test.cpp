@@ -424,7 +424,9 @@ class HearingSink final : public spi::Sink {
         may_wait = max_wait;
         sink_.poll(max_wait, out);
     }
+    void outcomes_may_wait(bool may) override { outcomes_wait = may; }
     void all_recorded() override { ++heard; }
+    bool outcomes_wait = false;
     int heard = 0;
     std::chrono::milliseconds may_wait{};
 
@@ -444,6 +446,44 @@ TEST_F(PipelineTest, AFullWindowWaitsForTheRecorderAlone) {
         step(100, false);
         EXPECT_EQ(sink.may_wait, std::chrono::milliseconds(options_.poll_busy_ms)) << window;
     }
+}
+
+// A sink may then be a millisecond late with them, in place of waking the route for each.
+TEST_F(PipelineTest, OutcomesMayWaitWhereNothingWaitsForThem) {
+    MemorySink memory(destination_, {.fail_stop_order = false});
+    HearingSink sink(memory);
+    open(sink);
+    destination_->set_paused(true);
+    table_.insert("1", "k");
+    step(2);
+    EXPECT_TRUE(sink.outcomes_wait);
+    table_.insert("2", "other");
+    step(2);
+    EXPECT_TRUE(sink.outcomes_wait);
+    table_.insert("3", "k");
+    step(2);
+    EXPECT_FALSE(sink.outcomes_wait) << "3 waits for 1";
+    destination_->set_paused(false);
+    step(3);
+    EXPECT_EQ(arrived(), "1 2 3 ");
+    destination_->set_paused(true);
+    table_.insert("4", "k");
+    step(2);
+    EXPECT_TRUE(sink.outcomes_wait);
+    pipeline_->drain();
+    step();
+    EXPECT_FALSE(sink.outcomes_wait) << "the end waits for 4";
+}
+
+TEST_F(PipelineTest, OutcomesMayNotWaitInAWindowThatIsFull) {
+    MemorySink memory(destination_, {});
+    HearingSink sink(memory);
+    max_unrecorded_ = 2;
+    open(sink);
+    destination_->set_paused(true);
+    for (const char* id : {"1", "2", "3"}) table_.insert(id, id);
+    step(3);
+    EXPECT_FALSE(sink.outcomes_wait);
 }
 
 TEST_F(PipelineTest, TellsTheSinkWhenAllThatItAcknowledgedIsRecorded) {

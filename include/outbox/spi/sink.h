@@ -166,6 +166,11 @@ class Sink {
     /// `publish`, when it has changed; false at first.
     virtual void more_follows(bool /*more*/) {}
 
+    /// Whether nothing waits for outcomes. A sink whose I/O goes on by itself may then return from
+    /// `poll` a millisecond after the first of them, so that not each one wakes the caller. Called
+    /// before a `poll`, when it has changed; false at first.
+    virtual void outcomes_may_wait(bool /*may*/) {}
+
     /// All that it has acknowledged is recorded: none of that comes again after a crash. Called
     /// before a `poll`, once after acknowledgements of which that is true. For sinks where a record
     /// that comes again may become something else than it was, and which then hold back what they

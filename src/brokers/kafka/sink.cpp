@@ -37,6 +37,7 @@ constexpr std::size_t kGathered = 2'000;
 constexpr std::size_t kGatheredPart = 4;
 constexpr milliseconds kGatherFor{20};
 constexpr milliseconds kGatherLook{1};
+constexpr milliseconds kOutcomesGather{1};          // where nobody waits for them
 constexpr milliseconds kCarefulIdle = seconds(60);  // then the careful producer is closed
 
 Time clock_now() {
@@ -394,6 +395,12 @@ void KafkaSink::drive(milliseconds wait, spi::Completions& out) {
         if (waits) wait = {};
     }
     if (main_.client != nullptr) {
+        // Each acknowledgement that wakes this thread costs more than to publish its event did.
+        if (outcomes_may_wait_ && main_.produced > 0 && wait.count() > 0) {
+            const milliseconds pause = std::min(wait, kOutcomesGather);
+            std::this_thread::sleep_for(pause);
+            wait -= pause;
+        }
         main_.client->poll(wait, events_);
         now_ = clock_now();
         take(main_, out);

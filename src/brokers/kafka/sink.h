@@ -39,6 +39,7 @@ class KafkaSink final : public spi::Sink {
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override;
 
     void more_follows(bool more) override { more_follows_ = more; }
+    void outcomes_may_wait(bool may) override { outcomes_may_wait_ = may; }
 
     /// How often the main producer was rebuilt.
     [[nodiscard]] std::uint64_t rebuilds() const { return rebuilds_; }
@@ -124,8 +125,9 @@ class KafkaSink final : public spi::Sink {
     bool all_brokers_down_ = false;
     bool shrinking_ = false;  // a topic takes smaller batches: drain, then a new producer
     bool asks_again_ = false;
-    bool more_follows_ = false;   // so that records are gathered
-    bool gathering_ = false;      // some topic has such
+    bool more_follows_ = false;  // so that records are gathered
+    bool gathering_ = false;     // some topic has such
+    bool outcomes_may_wait_ = false;
     bool unparks_again_ = false;  // something is parked that need not wait any more
     Time now_;
     std::uint64_t oldest_ = 0;  // the sequence of the oldest record, and since when it is that

@@ -1,6 +1,7 @@
 #include "databases/postgres/identity.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <utility>
 
@@ -249,6 +250,24 @@ Status Identity::prepare(Connection& connection) const {
 Status Identity::check_read(Connection& connection) {
     const Known before = known();
     return compare_table(connection.query_prepared(kSameTable, {}), before);
+}
+
+std::string Identity::seen_sql() const {
+    return "(SELECT concat(log_end, '|', last, '|', life) FROM (" + sequence_ +
+           ") AS i (life, last, log_end))";
+}
+
+Status Identity::check_seen(std::string_view seen, spi::Position reached) {
+    const std::size_t first = seen.find('|');
+    const std::size_t second = first == seen.npos ? first : seen.find('|', first + 1);
+    if (second == seen.npos) {
+        return {ErrorCode::kQueryFailed, Advice::kRetryDestination,
+                "the server tells of table " + table_.sql + " with '" + std::string(seen) + "'"};
+    }
+    std::int64_t last = std::numeric_limits<std::int64_t>::max();  // where it may not be asked
+    std::from_chars(seen.data() + first + 1, seen.data() + second, last);
+    return compare_table(std::string(seen.substr(second + 1)), last,
+                         {pgoutput::parse_lsn(seen.substr(0, first)).value_or(0), reached, {}});
 }
 
 Status Identity::compare_table(const Result<Rows>& rows, const Known& before) {

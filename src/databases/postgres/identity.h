@@ -63,6 +63,13 @@ class Identity {
     /// Behind rows that were read: whether they are of this table. Those of one that began anew may
     /// stand where a reader of the old one goes on, and their order would be lost.
     Status check_read(Connection& connection);
+    /// SQL of one value of type text, the same for each row of a statement that reads the table.
+    /// The server makes it out once, under the statement's lock on the table, behind its snapshot.
+    [[nodiscard]] std::string seen_sql() const;
+    /// What `check_read` says, of the value of `seen_sql` that came with a row. `reached`: that of
+    /// `highest_reached` before the statement was sent.
+    Status check_seen(std::string_view seen, spi::Position reached);
+    [[nodiscard]] spi::Position highest_reached() const { return known().reached; }
 
     /// The lease's row from now on. An epoch of 0: the term has it no more.
     void lease_written(LeaseWritten lease);

@@ -260,7 +260,7 @@ TEST_P(IdentityOfTheSource, AnOlderStateOfTheServerEndsTheTerm) {
     pg().exec("SELECT pg_reload_conf()");
     ASSERT_TRUE(eventually(60s, "a read notes how far the log is now", [&] {
         relay.read();
-        return server_.log_tail().find("pg_sequence_last_value") != std::string::npos;
+        return server_.log_tail().find("<unnamed>: SELECT to_regclass(") != std::string::npos;
     }));
     server_.stop(PostgresServer::Stop::kImmediate);
     replace_data(folder_ / "backup");

@@ -48,6 +48,7 @@ class WatchedSink final : public spi::Sink {
         }
     }
     void more_follows(bool more) override { sink_->more_follows(more); }
+    void outcomes_may_wait(bool may) override { sink_->outcomes_may_wait(may); }
     void all_recorded() override { sink_->all_recorded(); }
     void report(spi::SinkReport& out) override { sink_->report(out); }
 

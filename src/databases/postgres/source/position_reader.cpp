@@ -69,7 +69,8 @@ PositionReader::PositionReader(const PostgresSourceConfig& config, const Table& 
       session_(
           config, [this](Connection& connection) { return prepare(connection); }, table.path),
       skim_rows_(kSkimRows),
-      fields_(table.has_extras() ? kAllColumns : kBaseColumns) {
+      fields_((table.has_extras() ? kAllColumns : kBaseColumns) + 1),
+      row_(std::span(fields_).first(fields_.size() - 1)) {
     mark_.set_finished(std::move(finished));
 }
 
@@ -91,13 +92,15 @@ Status PositionReader::prepare(Connection& connection) {
     if (Status same = identity_.check(connection); !same.ok()) return same;
     if (Status asked = identity_.prepare(connection); !asked.ok()) return asked;
     const std::string position = "t." + quote_identifier(table_.position);
+    // What is read while little comes: a question beside each read would cost it a round trip.
+    const std::string select = select_ + ", " + identity_.seen_sql();
     Params types;
     types.integer(0).integer(0);
-    Status status = connection.prepare(kNewRows, rows_sql(select_, "$1", "$2", ""), types);
+    Status status = connection.prepare(kNewRows, rows_sql(select, "$1", "$2", ""), types);
     if (!status.ok()) return status;
     types.integers({}).integers({});
     status = connection.prepare(
-        kRowsAndHoles, rows_sql(select_, "$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
+        kRowsAndHoles, rows_sql(select, "$1", "$2", "unnest($3::bigint[], $4::bigint[])"), types);
     if (!status.ok()) return status;
     types = Params().integers({}).integers({});
     status = connection.prepare(kSkim,
@@ -281,8 +284,8 @@ Status PositionReader::take_own(std::span<const spi::Position> some, const spi::
             closed_now_.push_back({some[next], some[next]});
         }
     };
-    while (status.ok() && (*connection)->next(fields_, status)) {
-        const spi::Position position = decode_integer(fields_[0]);
+    while (status.ok() && (*connection)->next(row_, status)) {
+        const spi::Position position = decode_integer(row_[0]);
         removed_before(position);
         if (next == some.size() || some[next] != position) continue;  // twice
         ++next;
@@ -354,6 +357,7 @@ Status PositionReader::start(Connection& connection, std::size_t limit, bool all
         covered_ = mark_.mark();
     }
     set_bounds(ranges_);
+    tells_table_ = false;
     const auto rows = static_cast<std::int64_t>(limit);
     if (!aside.empty() || (full_ && limit >= kCopyFromRows)) {
         return connection.start_copy(rows_sql(
@@ -364,14 +368,16 @@ Status PositionReader::start(Connection& connection, std::size_t limit, bool all
     }
     params_.clear();
     params_.integer(above).integer(rows);
+    tells_table_ = true;
+    reached_before_ = identity_.highest_reached();
     if (lows_.empty()) return connection.start_prepared(kNewRows, params_);
     params_.integers(lows_).integers(highs_);
     return connection.start_prepared(kRowsAndHoles, params_);
 }
 
-// What is in `fields_`.
+// What is in `row_`.
 Status PositionReader::take_row(spi::Position position, spi::EventBatch& out) {
-    if (fields_[1].data != nullptr) return decode_row(fields_, layout_, position, out);
+    if (row_[1].data != nullptr) return decode_row(row_, layout_, position, out);
     if (!table_.has("tenant_id")) {
         return {
             ErrorCode::kTableShape, Advice::kStop,
@@ -431,8 +437,17 @@ Status PositionReader::take_positions(Connection& connection, const spi::ReadLim
 Status PositionReader::take_rows(Connection& connection, const spi::ReadLimits& limits,
                                  spi::EventBatch& out, bool& cut) {
     Status status;
-    while (connection.next(fields_, status)) {
-        const spi::Position position = decode_integer(fields_[0]);
+    const std::span<Field> columns = tells_table_ ? std::span(fields_) : row_;
+    while (connection.next(columns, status)) {
+        if (tells_table_ && !checked_) {
+            const Field& seen = fields_.back();
+            if (Status same = identity_.check_seen({seen.data, seen.size}, reached_before_);
+                !same.ok()) {
+                return same;
+            }
+            checked_ = true;
+        }
+        const spi::Position position = decode_integer(row_[0]);
         const Result<bool> fresh = sees(position);
         if (!fresh.ok()) return fresh.status();
         if (!*fresh) continue;
@@ -507,6 +522,7 @@ Status PositionReader::read_rows(const spi::ReadLimits& limits, bool all_holes,
     closed_now_.clear();
     aside_now_.clear();
     bool cut = false;
+    checked_ = false;
     const Result<bool> skimmed = all_holes ? Result<bool>(false) : skim(**connection, limits, out);
     Status status = skimmed.status();
     if (status.ok() && !*skimmed) {
@@ -529,7 +545,9 @@ Status PositionReader::read_rows(const spi::ReadLimits& limits, bool all_holes,
     }
     // Also of what is dropped now: the next statement asks for as many as fit.
     row_size_.note(out.size() - events_before, out.bytes() - bytes_before);
-    if (status.ok() && (!seen_.empty() || !mark_.holes().empty())) status = check_read();
+    if (status.ok() && !checked_ && (!seen_.empty() || !mark_.holes().empty())) {
+        status = check_read();
+    }
     if (!status.ok()) {
         out.events().resize(events_before);
         return status;
@@ -718,11 +736,11 @@ Status PositionReader::fetch(std::span<const spi::Position> positions, spi::Even
     Status status = (*connection)->start_prepared(kFetch, Params().integers(positions));
     if (status.ok()) {
         spi::Position last = 0;
-        while ((*connection)->next(fields_, status)) {
-            const spi::Position position = decode_integer(fields_[0]);
-            if (fields_[1].data == nullptr || position == last) continue;
+        while ((*connection)->next(row_, status)) {
+            const spi::Position position = decode_integer(row_[0]);
+            if (row_[1].data == nullptr || position == last) continue;
             last = position;
-            status = decode_row(fields_, layout_, position, out);
+            status = decode_row(row_, layout_, position, out);
             if (!status.ok()) break;
         }
     }

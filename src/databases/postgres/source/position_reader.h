@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -118,11 +119,15 @@ class PositionReader final : public spi::Reader {
     std::size_t skim_rows_;              // of what is set aside, that a statement asks for
     std::uint32_t reads_unskimmed_ = 0;  // that are to come
     std::uint32_t skim_again_after_ = 1;
-    bool full_ = false;        // the last statement returned all that it might
-    bool bounded_ = false;     // it looked into a part of the holes alone
-    bool holes_fill_ = false;  // it found many rows, so that a part of the holes is enough
-    bool at_end_ = false;      // and this one did not: nothing is left
-    std::vector<Field> fields_;
+    bool tells_table_ = false;          // the statement's rows do, behind their columns
+    bool checked_ = false;              // and this is the same table
+    spi::Position reached_before_ = 0;  // the statement was sent
+    bool full_ = false;                 // the last statement returned all that it might
+    bool bounded_ = false;              // it looked into a part of the holes alone
+    bool holes_fill_ = false;           // it found many rows, so that a part of the holes is enough
+    bool at_end_ = false;               // and this one did not: nothing is left
+    std::vector<Field> fields_;         // of a row, and what the table is
+    const std::span<Field> row_;
     std::vector<spi::Position> seen_;
     std::vector<spi::PositionRange> closed_now_;
     std::vector<spi::EventBatch::Aside> aside_now_;

@@ -162,11 +162,11 @@ INSTANTIATE_TEST_SUITE_P(
             .plant = {"SELECT seq FROM sqlite_sequence", "SELECT 1000000000 FROM sqlite_master"},
             .kind = "anew"},
         Planted{.name = "TheLedgerIsOfAFormerTable",
-                .noticed_as = "is not finished",
+                // Nothing is lost: no reader reads what its ledger calls another table, for ever.
+                .noticed_as = "a writer hangs",
                 .plant = {"SELECT coalesce(max(seq), 0) FROM sqlite_sequence",
                           "SELECT 1000000000 + coalesce(max(seq), 0) FROM sqlite_sequence"},
-                .kind = "anew",
-                .from = 14},
+                .kind = "anew"},
         Planted{
             .name = "AnOlderStatesLeaseIsTakenForTheOwn",
             .noticed_as = "out of order",

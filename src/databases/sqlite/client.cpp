@@ -201,6 +201,21 @@ Status Database::execute(const std::string& sql) {
     return sqlite_error(role_, sqlite3_extended_errcode(handle()), sqlite3_errmsg(handle()), path_);
 }
 
+Status Database::begin() {
+    Status status = execute("BEGIN IMMEDIATE");
+    return status.ok() ? read_schema() : status;
+}
+
+Status Database::read_schema() {
+    Status status = execute("SELECT 1 FROM sqlite_master LIMIT 1");
+    if (status.ok() && in_transaction()) return status;
+    if (status.ok()) {
+        status = sqlite_error(role_, SQLITE_IOERR, "the schema could not be read whole", path_);
+    }
+    roll_back(handle());
+    return status;
+}
+
 std::int64_t Database::changes() const {
     return sqlite3_changes64(handle());
 }

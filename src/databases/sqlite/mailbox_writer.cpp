@@ -56,7 +56,7 @@ class SqliteClient final : public Client {
     }
 
     Status insert(std::span<const Row> rows) override {
-        Status status = database_->execute("BEGIN IMMEDIATE");
+        Status status = database_->begin();
         for (const Row& row : rows) {
             if (!status.ok()) break;
             status = insert_one(row);

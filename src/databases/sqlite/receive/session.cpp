@@ -64,7 +64,8 @@ sqlite::Statement& SqliteSession::statement(const char* sql) {
 }
 
 Status SqliteSession::begin() {
-    return Run(statement(kBegin))->run("beginning a transaction");
+    Status status = Run(statement(kBegin))->run("beginning a transaction");
+    return status.ok() ? database_->read_schema() : status;
 }
 
 Status SqliteSession::commit() {

@@ -102,7 +102,7 @@ class SqliteInlet final : public webhook::Inlet {
         std::span<const webhook::Target> targets) override {
         if (Status status = prepare(); !status.ok()) return status;
         std::vector<webhook::LeftOut> left_out;
-        Status status = database_->execute("BEGIN IMMEDIATE");
+        Status status = database_->begin();
         for (const webhook::Target& target : targets) {
             if (!status.ok()) break;
             status = insert_one(endpoints[target.endpoint], events[target.event]);
@@ -116,7 +116,7 @@ class SqliteInlet final : public webhook::Inlet {
     Result<std::vector<std::string>> count_missed(
         std::span<const webhook::Missed> missed) override {
         if (Status status = prepare(); !status.ok()) return status;
-        Status status = database_->execute("BEGIN IMMEDIATE");
+        Status status = database_->begin();
         for (const webhook::Missed& one : missed) {
             if (!status.ok()) break;
             Statement add(*database_, kMissed);

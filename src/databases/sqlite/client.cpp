@@ -7,6 +7,12 @@
 #include "databases/sqlite/errors.h"
 
 namespace outbox::sqlite {
+namespace {
+
+constexpr const char* kReadSchema = "SELECT 1 FROM sqlite_master LIMIT 1";
+constexpr const char* kTransactionEnded = "the schema could not be read whole";
+
+}  // namespace
 
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const {
     sqlite3_finalize(statement);
@@ -19,6 +25,8 @@ Statement::Statement(const Database& database, std::string_view sql, Use use)
 
 Statement::Statement(sqlite3* callers, std::string_view sql, Role role, const char* doing)
     : connection_(callers), role_(role), doing_(doing) {
+    // One that does not write yet would not wait for other writers once it has read.
+    if (sqlite3_txn_state(callers, "main") == SQLITE_TXN_WRITE) read_schema(callers, role, doing);
     prepare(sql, Use::kOnce);
 }
 
@@ -207,10 +215,10 @@ Status Database::begin() {
 }
 
 Status Database::read_schema() {
-    Status status = execute("SELECT 1 FROM sqlite_master LIMIT 1");
+    Status status = execute(kReadSchema);
     if (status.ok() && in_transaction()) return status;
     if (status.ok()) {
-        status = sqlite_error(role_, SQLITE_IOERR, "the schema could not be read whole", path_);
+        status = sqlite_error(role_, SQLITE_IOERR, kTransactionEnded, path_);
     }
     roll_back(handle());
     return status;
@@ -246,6 +254,13 @@ void execute(sqlite3* callers, const char* sql, Role role, const std::string& do
     if (sqlite3_exec(callers, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return;
     throw Error(
         sqlite_error(role, sqlite3_extended_errcode(callers), sqlite3_errmsg(callers), doing));
+}
+
+void read_schema(sqlite3* callers, Role role, const std::string& doing) {
+    execute(callers, kReadSchema, role, doing);
+    if (!in_transaction(callers)) {
+        throw Error(sqlite_error(role, SQLITE_IOERR, kTransactionEnded, doing));
+    }
 }
 
 bool in_transaction(sqlite3* callers) {

@@ -26,7 +26,8 @@ class Statement {
     enum class Use : std::uint8_t { kOnce, kKept };
 
     Statement(const Database& database, std::string_view sql, Use use = Use::kOnce);
-    /// `doing`: "writing an event"; it must outlive this.
+    /// `doing`: "writing an event"; it must outlive this. Where a write transaction is open,
+    /// `read_schema` first.
     Statement(sqlite3* callers, std::string_view sql, Role role, const char* doing);
 
     /// Parameters in order, from the first after `reset`. Text is copied; null data() is NULL.
@@ -118,10 +119,8 @@ class Database {
     Status execute(const std::string& sql);
     /// Begins a transaction that writes, and reads the schema in it. Blocks up to the busy timeout.
     Status begin();
-    /// For who has begun one in their own way: reads the schema, before the first statement would.
-    /// SQLite passes over what keeps it from reading what ANALYZE has written there
-    /// (sqlite3AnalysisLoad in its analyze.c), but ends the transaction, so that what follows would
-    /// be committed statement by statement. Then, and after any other error, none is open.
+    /// For who has begun one in their own way: as the function of this name. After an error none is
+    /// open.
     Status read_schema();
     /// Rows that the last statement changed.
     [[nodiscard]] std::int64_t changes() const;
@@ -148,6 +147,11 @@ class Database {
 /// Runs SQL without rows on a caller's connection. Throws `Error`.
 void execute(sqlite3* callers, const char* sql, Role role, const std::string& doing);
 [[nodiscard]] bool in_transaction(sqlite3* callers);
+/// Reads the schema in the transaction that is open, before a statement of it would: SQLite passes
+/// over what keeps it from reading what ANALYZE has written there (sqlite3AnalysisLoad in its
+/// analyze.c), but ends the transaction, so that what follows would be committed statement by
+/// statement. Throws `Error`, then too.
+void read_schema(sqlite3* callers, Role role, const std::string& doing);
 /// Does nothing where no transaction is open.
 void roll_back(sqlite3* callers) noexcept;
 

@@ -10,6 +10,8 @@ using producer::EventField;
 using producer::FieldKind;
 using sqlite::Role;
 
+constexpr const char* kBeginning = "beginning a unit of work";
+
 // Event and field outlive the statement.
 void bind(sqlite::Statement& statement, const Event& event, const EmitOptions& options,
           const EventField& field) {
@@ -33,7 +35,8 @@ class SqliteTransaction final : public UnitOfWorkTransaction {
             throw Error(ErrorCode::kConflict, Advice::kStop,
                         "beginning a unit of work: the connection has a transaction open already");
         }
-        sqlite::execute(database_, "BEGIN IMMEDIATE", Role::kEmit, "beginning a unit of work");
+        sqlite::execute(database_, "BEGIN IMMEDIATE", Role::kEmit, kBeginning);
+        sqlite::read_schema(database_, Role::kEmit, kBeginning);
     }
 
     void emit(std::span<const Event> events) override {

@@ -201,7 +201,10 @@ class SqliteTarget final : public MigrationTarget {
     [[nodiscard]] std::string_view database() const override { return "sqlite"; }
     [[nodiscard]] std::string where() const override { return where_; }
 
-    void begin_alone() override { execute("BEGIN IMMEDIATE"); }
+    void begin_alone() override {
+        execute("BEGIN IMMEDIATE");
+        sqlite::read_schema(database_->handle(), sqlite::Role::kEmit, doing_);
+    }
 
     std::vector<RecordedMigration> recorded() override {
         std::vector<RecordedMigration> rows;
@@ -320,7 +323,7 @@ class SqliteTarget final : public MigrationTarget {
         }
     }
     void change_payload_limit(std::int64_t bytes) {
-        execute("BEGIN IMMEDIATE");
+        begin_alone();
         auto version = prepare("PRAGMA schema_version");
         const std::int64_t next = version.step() ? version.integer(0) + 1 : 1;
         version.reset();

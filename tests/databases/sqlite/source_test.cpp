@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <outbox/adapters/sqlite.h>
 #include <outbox/producer/migrate.h>
 
 #include "databases/sqlite/source/operations.h"
@@ -35,7 +36,8 @@ T value_of(Result<T> result) {
     return std::move(result).value();
 }
 
-// A disk without room: every write to a file of SQLite's fails as the kernel's ENOSPC does.
+// A disk without room: every write to a file of SQLite's fails as the kernel's ENOSPC does. And one
+// with a bad sector: the next read of a page fails as the kernel's EIO does.
 class FullDisk {
   public:
     static void install() {
@@ -51,12 +53,18 @@ class FullDisk {
     FullDisk(const FullDisk&) = delete;
     FullDisk& operator=(const FullDisk&) = delete;
 
+    static void fail_next_read_at(sqlite3_int64 offset) { bad_sector = offset; }
+    static bool has_failed() { return bad_sector == kNone; }
+
   private:
+    static constexpr sqlite3_int64 kNone = -1;
+
     static int open_with_limit(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags,
                                int* flags_out) {
         const int result = open_file(vfs, name, file, flags, flags_out);
         if (result != SQLITE_OK || file->pMethods == nullptr) return result;
         write_file = file->pMethods->xWrite;
+        read_file = file->pMethods->xRead;
         // SQLite has several tables of methods: one copy of each.
         static std::map<const sqlite3_io_methods*, sqlite3_io_methods> copies;
         sqlite3_io_methods& methods =
@@ -64,13 +72,22 @@ class FullDisk {
         methods.xWrite = [](sqlite3_file* target, const void* bytes, int size, sqlite3_int64 at) {
             return full ? SQLITE_FULL : write_file(target, bytes, size, at);
         };
+        methods.xRead = [](sqlite3_file* target, void* bytes, int size, sqlite3_int64 at) {
+            sqlite3_int64 bad = at;
+            if (at != kNone && bad_sector.compare_exchange_strong(bad, kNone)) {
+                return SQLITE_IOERR_READ;
+            }
+            return read_file(target, bytes, size, at);
+        };
         file->pMethods = &methods;
         return result;
     }
 
     static inline int (*open_file)(sqlite3_vfs*, const char*, sqlite3_file*, int, int*) = nullptr;
     static inline int (*write_file)(sqlite3_file*, const void*, int, sqlite3_int64) = nullptr;
+    static inline int (*read_file)(sqlite3_file*, void*, int, sqlite3_int64) = nullptr;
     static inline std::atomic<bool> full = false;
+    static inline std::atomic<sqlite3_int64> bad_sector = kNone;
 };
 
 class SqliteSource : public testing::Test {
@@ -97,6 +114,13 @@ class SqliteSource : public testing::Test {
         const std::vector<spi::RouteName> routes{{"default", {}}};
         static_cast<void>(value_of(recorder.begin(batch.epoch, routes)));
         return batch;
+    }
+    // Of what ANALYZE has written; once, for who has not read it since.
+    void make_analysis_unreadable() {
+        db_.exec("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE beside (a)");
+        FullDisk::fail_next_read_at(
+            db_.number("SELECT (rootpage - 1) * (SELECT page_size FROM pragma_page_size) FROM "
+                       "sqlite_master WHERE name = 'sqlite_stat1'"));
     }
     std::vector<std::string> read(spi::Reader& reader, spi::EventBatch& batch) {
         batch.clear();
@@ -236,6 +260,55 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
     ASSERT_TRUE(recorder->record(done).ok());
     ASSERT_TRUE(recorder->remove(done.epoch, positions).ok());
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 0);
+}
+
+// SQLite passes over the error and ends the transaction: what comes behind it would be committed
+// statement by statement.
+TEST_F(SqliteSource, AnalysisThatCannotBeReadEndsNoTransactionUnderARecord) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't'); ANALYZE");
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    const std::vector<spi::Position> positions{1, 2};
+    done.finished.push_back({0, positions});
+    const auto segments = [&] { return db_.number("SELECT count(*) FROM outbox_ledger_segments"); };
+    ASSERT_EQ(segments(), 0);
+    make_analysis_unreadable();
+    const Status status = recorder->record(done);
+    ASSERT_TRUE(FullDisk::has_failed());
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, HasSubstr("the schema could not be read whole"));
+    EXPECT_EQ(segments(), 0);
+    ASSERT_TRUE(recorder->record(done).ok());
+    EXPECT_EQ(segments(), 1);
+}
+
+TEST_F(SqliteSource, AnalysisThatCannotBeReadLeavesNoEventWithoutItsTransaction) {
+    db_.exec("CREATE TABLE business (n int); INSERT INTO outbox_events (topic) VALUES ('t')");
+    db_.exec("ANALYZE");
+    Sqlite service(path_);
+    service.exec("BEGIN IMMEDIATE; INSERT INTO business VALUES (1)");
+    static_cast<void>(emit(service.handle(), "t", "1"));
+    service.exec("COMMIT");
+    make_analysis_unreadable();
+    service.exec("BEGIN IMMEDIATE");
+    try {
+        static_cast<void>(emit(service.handle(), "t", "2"));
+        ADD_FAILURE() << "it is written, and nothing of its transaction is";
+    } catch (const Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("the schema could not be read whole"));
+    }
+    ASSERT_TRUE(FullDisk::has_failed());
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_events"), 2);
+
+    db_.exec("DROP TABLE beside");
+    make_analysis_unreadable();
+    EXPECT_THROW(static_cast<void>(begin_unit_of_work(service.handle())), Error);
+    ASSERT_TRUE(FullDisk::has_failed());
 }
 
 // With an error, with one that ends the transaction, and without a word: it concerns those rows.

@@ -547,8 +547,8 @@ constexpr std::array kOptions{
                .commands = kServe,
                .group = kSourceGroup,
                .help = "where events come from: stream (PostgreSQL's log, by a temporary slot), "
-                       "polling (reads of the table), or auto: stream where the server allows it; "
-                       "relay --check says which"},
+                       "polling (reads of the table), or auto: polling, from three routes on "
+                       "the stream where the server allows it; relay --check says which"},
     OptionSpec{.name = "connect-timeout-s",
                .type = OptionType::kInteger,
                .file_key = "source.connect_timeout_s",

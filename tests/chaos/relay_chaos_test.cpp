@@ -306,7 +306,7 @@ TEST_P(RelayChaos, ARouteWhoseDestinationIsAwayDoesNotHoldTheOthers) {
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, RelayChaos,
-    testing::ValuesIn(and_in_full<Way>({{"auto", "delete"}, {"auto", "keep"}},
+    testing::ValuesIn(and_in_full<Way>({{"stream", "delete"}, {"stream", "keep"}},
                                        {{"polling", "delete"}, {"polling", "keep"}})),
     [](const auto& way) { return std::string(way.param.mode) + "_" + way.param.after_publish; });
 

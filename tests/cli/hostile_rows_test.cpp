@@ -291,7 +291,7 @@ TEST_F(HostileRows, ARowNumberedByHandIsLeftOutAndTheRestGoesOn) {
     };
     long long sent = 0;
     const std::map<std::string, std::vector<std::string>> cases{
-        {"polling", {"9223372036854775807", "10000000"}}, {"auto", {"1000000000000000", "-5"}}};
+        {"polling", {"9223372036854775807", "10000000"}}, {"stream", {"1000000000000000", "-5"}}};
     for (const auto& [mode, positions] : cases) {
         for (const std::string& position : positions) {
             Process running = relay("outbox_events", mode);

@@ -124,7 +124,7 @@ TEST_F(Operate, StatusTellsBacklogAndThatNobodyRelays) {
 
 TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
     emit("orders", "k1");
-    Process running = relay();
+    Process running = relay({"--mode", "stream"});
     ASSERT_TRUE(eventually(60s, "the route's figures are in the database", [&] {
         const json status = result({"status"});
         return status["lease"]["held"] == true && !status["routes"].empty() &&
@@ -149,7 +149,7 @@ TEST_F(Operate, StatusTellsWhoRelaysAndHowEachRouteFares) {
 
 TEST_F(Operate, StatusTellsWhyARoutePolls) {
     database_->exec("ALTER PUBLICATION outbox SET (publish = 'insert, delete')");
-    Process running = relay();
+    Process running = relay({"--to", "null:", "--to", "second=null:"});
     EXPECT_TRUE(eventually(60s, "the reason is in the database", [&] {
         const json status = result({"status"});
         return !status["routes"].empty() && status["routes"][0]["path"] == "polling" &&

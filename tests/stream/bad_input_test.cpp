@@ -19,6 +19,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int kUsage = 2;
+// So many that `auto` takes the stream.
+const std::vector<std::string> kThreeRoutes{"--to", "second=null:", "--to", "third=null:"};
 
 class StreamBadInput : public StreamRelay {
   protected:
@@ -63,7 +65,7 @@ TEST_F(StreamBadInput, WithoutTheRightToReplicateItPollsAndSaysWhichStatementGiv
     EXPECT_EQ(refused().status.code, kUsage);
     EXPECT_THAT(refused().err, HasSubstr(grant));
     EXPECT_THAT(check("auto"), HasSubstr(grant));
-    start({}, "auto");
+    start(kThreeRoutes, "auto");
     emit(1, 10);
     ASSERT_TRUE(delivers_all());
     ASSERT_TRUE(tells("may not replicate"));
@@ -77,7 +79,7 @@ TEST_F(StreamBadInput, WithoutTheRightToReplicateItPollsAndSaysWhichStatementGiv
 
 TEST_F(StreamBadInput, AMissingPublicationIsMadeByARelayThatMayAndNamedByOneThatMayNot) {
     owner_->exec("DROP PUBLICATION IF EXISTS outbox");
-    start({}, "auto");
+    start(kThreeRoutes, "auto");
     ASSERT_TRUE(joins());
     EXPECT_EQ(owner_->number("SELECT count(*) FROM pg_publication"), 1);
     emit(1, 10);
@@ -95,7 +97,7 @@ TEST_F(StreamBadInput, AMissingPublicationIsMadeByARelayThatMayAndNamedByOneThat
         "'insert')";
     EXPECT_EQ(refused().status.code, kUsage);
     EXPECT_THAT(refused().err, HasSubstr(create));
-    start({}, "auto");
+    start(kThreeRoutes, "auto");
     emit(21, 30);
     ASSERT_TRUE(delivers_all());
     ASSERT_TRUE(eventually(kDeadline, "the statement is told", [&] {
@@ -136,7 +138,8 @@ TEST_F(StreamBadInput, AMappedGeneratedColumnIsPolledWhereTheLogDoesNotHoldIt) {
         << "[source]\nafter_publish = \"delete\"\n[source.table]\nname = "
            "\"box\"\n[source.table.columns]\nid = \"id\"\nkey = \"who\"\n"
            "payload = \"payload\"\ntopic = \"topic\"\nposition = \"position\"\n";
-    const std::vector<std::string> config{"--config", (folder / "outbox.toml").string()};
+    std::vector<std::string> config{"--config", (folder / "outbox.toml").string()};
+    config.insert(config.end(), kThreeRoutes.begin(), kThreeRoutes.end());
     owner_->exec(
         "INSERT INTO box (topic, payload) SELECT 't', jsonb_build_object('who', 'k', 'n', "
         "n) FROM generate_series(1, 10) n");

@@ -98,7 +98,7 @@ int StreamRelay::count_in_log(const std::string& text) {
 testing::AssertionResult StreamRelay::joins() {
     int told = 0;
     const auto result = eventually(kDeadline, "the stream is joined", [&] {
-        told = count_in_log("path=stream");
+        told = count_in_log("route=stdout path=stream");
         return told > joins_told_;
     });
     joins_told_ = told;

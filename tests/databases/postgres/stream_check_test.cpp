@@ -39,10 +39,12 @@ TEST_F(StreamRights, AreNamedWithTheStatementsThatGiveThemAndThePathChangesOnceT
     const auto config = config_of_role(postgres::Mode::kAuto);
     const auto source = value_of(postgres::make_postgres_source(config));
     const std::string told = findings(*source);
-    EXPECT_THAT(told, HasSubstr("events: by polling; the stream would need"));
+    EXPECT_THAT(told, HasSubstr("events: by polling; the stream, which costs less"));
     EXPECT_THAT(told, HasSubstr("ALTER ROLE \"" + role_ + "\" REPLICATION"));
     EXPECT_THAT(told, HasSubstr("CREATE PUBLICATION \"outbox\" FOR TABLE "
                                 "\"public\".\"outbox_events\" WITH (publish = 'insert')"));
+    Route second(*source);
+    Route third(*source);
     Route route(*source);
     pg_.exec(insert("1"));
     EXPECT_THAT(route.next(1), ElementsAre("1"));
@@ -53,10 +55,37 @@ TEST_F(StreamRights, AreNamedWithTheStatementsThatGiveThemAndThePathChangesOnceT
     pg_.exec("ALTER ROLE " + role_ +
              " REPLICATION; CREATE PUBLICATION outbox FOR TABLE "
              "outbox_events WITH (publish = 'insert')");
-    EXPECT_THAT(findings(*source), HasSubstr("events: by the stream of the log"));
+    EXPECT_THAT(findings(*source),
+                HasSubstr("events: by polling; from three routes on by the stream"));
     EXPECT_TRUE(route.joins());
     pg_.exec(insert_and_delete("2"));
     EXPECT_THAT(route.next(1), ElementsAre("2"));
+}
+
+TEST_F(StreamRights, OfModeAutoAreUsedFromThreeRoutesOn) {
+    auto config = this->config();
+    config.mode = postgres::Mode::kAuto;
+    const auto source = value_of(postgres::make_postgres_source(config));
+    Route first(*source);
+    Route second(*source);
+    EXPECT_TRUE(eventually(60s, "it says why it polls", [&] {
+        static_cast<void>(first.read());
+        return first.reason().find("mode is auto") != std::string::npos;
+    }));
+    EXPECT_EQ(first.path(), "polling");
+    EXPECT_EQ(slots(), "0");
+    {
+        Route third(*source);
+        ASSERT_TRUE(third.joins());
+        ASSERT_TRUE(first.joins());
+        pg_.exec(insert_and_delete("1"));
+        EXPECT_THAT(first.next(1), ElementsAre("1"));
+        EXPECT_THAT(third.next(1), ElementsAre("1"));
+    }
+    // It is there: leaving it would cost more than it.
+    pg_.exec(insert_and_delete("2"));
+    EXPECT_THAT(first.next(1), ElementsAre("2"));
+    EXPECT_EQ(first.path(), "stream");
 }
 
 TEST_F(StreamRights, MissingMakeModeStreamRefuseToStart) {
@@ -77,6 +106,8 @@ TEST_F(StreamPublication, LeavesAPublicationOfOthersAloneAndSaysWhatItWouldNeed)
     const auto source = value_of(postgres::make_postgres_source(mode_auto));
     const std::string add = "ALTER PUBLICATION \"outbox\" ADD TABLE \"public\".\"outbox_events\"";
     EXPECT_THAT(findings(*source), HasSubstr(add));
+    Route second(*source);
+    Route third(*source);
     Route route(*source);
     EXPECT_TRUE(eventually(60s, "the reason is told", [&] {
         static_cast<void>(route.read());

@@ -119,9 +119,9 @@ PostgresHistory::~PostgresHistory() {
 
 // Those of one deployment need not be configured alike.
 postgres::PostgresSourceConfig PostgresHistory::config_of(int relay) const {
-    static constexpr postgres::Mode kModes[] = {postgres::Mode::kAuto, postgres::Mode::kStream,
-                                                postgres::Mode::kAuto, postgres::Mode::kStream,
-                                                postgres::Mode::kAuto, postgres::Mode::kPolling};
+    static constexpr postgres::Mode kModes[] = {postgres::Mode::kAuto,   postgres::Mode::kStream,
+                                                postgres::Mode::kStream, postgres::Mode::kStream,
+                                                postgres::Mode::kAuto,   postgres::Mode::kPolling};
     postgres::PostgresSourceConfig config = config_;
     if (kind_.streams) {
         config.mode =

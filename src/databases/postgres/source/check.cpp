@@ -357,17 +357,22 @@ Status tell_path(Connection& connection, const Table& table, const PostgresSourc
     }
     Result<StreamVerdict> verdict = look_at_stream(connection, table, config);
     if (!verdict.ok()) return verdict.status();
+    const bool asked_for = config.mode == Mode::kStream;
     if (verdict->obstacles.empty()) {
-        found(findings, kOk,
-              "events: by the stream of the log when caught up, else by polling" +
-                  (verdict->publication_sql.empty()
-                       ? ""
-                       : "; the relay will run: " + verdict->publication_sql));
+        std::string text = "events: by ";
+        if (!asked_for) text += "polling; from three routes on by ";
+        text += "the stream of the log when caught up, else by polling";
+        if (!verdict->publication_sql.empty()) {
+            text += "; the relay will run: " + verdict->publication_sql;
+        }
+        found(findings, kOk, std::move(text));
         return {};
     }
-    std::string text = "events: by polling; the stream would need";
+    std::string text =
+        asked_for ? "events: the stream, which mode asks for, needs"
+                  : "events: by polling; the stream, which costs less from three routes on, needs";
     for (const std::string& obstacle : verdict->obstacles) text += "\n           - " + obstacle;
-    found(findings, config.mode == Mode::kStream ? kFail : kOk, std::move(text));
+    found(findings, asked_for ? kFail : kOk, std::move(text));
     return {};
 }
 

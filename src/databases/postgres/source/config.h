@@ -14,7 +14,7 @@ using outbox::AfterPublish;
 
 /// Where events come from.
 enum class Mode : std::uint8_t {
-    kAuto,     ///< The stream where the server allows it, else polling.
+    kAuto,     ///< Polling; from three routes on the stream, where the server allows it.
     kStream,   ///< The stream; a source that cannot have it is refused.
     kPolling,  ///< The table alone.
 };

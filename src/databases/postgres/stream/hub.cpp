@@ -55,6 +55,12 @@ std::string StreamHub::reason() const {
     return reason_;
 }
 
+bool StreamHub::pays() const {
+    constexpr std::size_t kRoutes = 3;
+    const core::Lock lock(mutex_);
+    return subscriptions_.size() >= kRoutes;
+}
+
 void StreamHub::run() {
     while (wait_until_wanted()) {
         began_ = Clock::time_point::max();

@@ -128,6 +128,9 @@ class StreamHub {
     [[nodiscard]] std::string reason() const;
     /// Rises when `reason` may have changed.
     [[nodiscard]] std::uint64_t endings() const { return endings_.load(std::memory_order_acquire); }
+    /// So many routes may read from it that one reading of the log costs less than theirs of the
+    /// table do (docs/streaming.md, by `script/bench --only stream`).
+    [[nodiscard]] bool pays() const;
     /// How far the log was read.
     [[nodiscard]] Lsn received() const { return received_.load(std::memory_order_relaxed); }
     /// See `KeptLog`; 0 without a stream.

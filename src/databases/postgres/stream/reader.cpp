@@ -23,7 +23,8 @@ std::int64_t now_us() {
 
 StreamReader::StreamReader(const PostgresSourceConfig& config, const Table& table,
                            Identity& identity, StreamHub& hub, spi::PositionSet finished)
-    : identity_(identity),
+    : mode_(config.mode),
+      identity_(identity),
       table_(config, table, identity, std::move(finished)),
       hub_(hub),
       subscription_(hub),
@@ -62,12 +63,20 @@ Status StreamReader::read_table(const spi::ReadLimits& limits, spi::EventBatch& 
     table_.may_read_ahead(!joins);
     if (Status status = table_.read(limits, out); !status.ok()) return status;
     state_.table_read(now_us(), table_.at_end());
-    if (state_.wants_stream(now_us())) subscription_.want();
+    if (state_.wants_stream(now_us())) ask_for_stream();
     if (!on_stream() && hub_.endings() != endings_) {
         endings_ = hub_.endings();
         tell("polling", hub_.reason());
     }
     return {};
+}
+
+void StreamReader::ask_for_stream() {
+    if (mode_ == Mode::kStream || hub_.pays()) {
+        subscription_.want();
+    } else {
+        tell("polling", "mode is auto, which polls for one route or two");
+    }
 }
 
 // An offer may have run out, and a database that is away shows with the next read.

@@ -19,7 +19,8 @@ namespace outbox::postgres {
 /// shows exactly what the stream leaves out, and the stream comes in the order of the commits.
 class StreamReader final : public spi::Reader {
   public:
-    /// The hub is the source's and serves all its readers.
+    /// The hub is the source's and serves all its readers. With mode auto the stream is asked for
+    /// only where that `pays`.
     StreamReader(const PostgresSourceConfig& config, const Table& table, Identity& identity,
                  StreamHub& hub, spi::PositionSet finished);
 
@@ -37,6 +38,7 @@ class StreamReader final : public spi::Reader {
     using Why = core::StreamState::Why;
 
     Status read_table(const spi::ReadLimits& limits, spi::EventBatch& out);
+    void ask_for_stream();
     [[nodiscard]] bool on_stream() const {
         return state_.path() == core::StreamState::Path::kStream;
     }
@@ -47,6 +49,7 @@ class StreamReader final : public spi::Reader {
     void leave(Why why, std::string reason);
     void tell(std::string_view path, std::string reason);
 
+    const Mode mode_;
     Identity& identity_;
     PositionReader table_;
     StreamHub& hub_;

@@ -93,6 +93,8 @@ Fault fault_of_reply(std::string_view reply) {
         reply.find("no such key") != std::string_view::npos) {
         fault.name = "NOGROUP";
     }
+    // Who waits is told so where the server becomes a replica, too.
+    if (reply.find("instance state changed") != std::string_view::npos) fault.name = "READONLY";
     // A script's commands are refused with a sentence (Redis 6 and 7).
     if (reply.find("The user executing the script can't") != std::string_view::npos ||
         reply.find("can't run this command or subcommand") != std::string_view::npos ||

@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/sql_text.h"
 #include "core/url.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/lock_holders.h"
+#include "databases/postgres/row_security.h"
 
 namespace outbox::postgres {
 namespace {
@@ -195,6 +197,25 @@ Status Connection::execute(const std::string& sql) {
 Result<Rows> Connection::query(const std::string& sql, const Params& params) {
     runs(sql);
     return checked(collect(send(client_.handle(), sql.c_str(), params, Format::kText)));
+}
+
+Status Connection::require_all_rows(const std::string& wanted, const std::string& table) {
+    const auto hides = query(hides_rows_sql(wanted));
+    if (!hides.ok()) return hides.status();
+    if (!hides->empty()) {
+        return {ErrorCode::kNoRights, Advice::kStop,
+                hides_rows_text(hides->string(0, 0), quote_identifier(user())), "42501"};
+    }
+    std::string off =
+        "SELECT set_config('row_security', 'off', false) WHERE NOT EXISTS (SELECT FROM (VALUES " +
+        wanted + ") AS w(name, rights) WHERE row_security_active(to_regclass(w.name)::oid))";
+    if (!table.empty()) {
+        off +=
+            " AND NOT EXISTS (SELECT FROM pg_trigger WHERE NOT tgisinternal AND tgrelid = "
+            "to_regclass(" +
+            quote_literal(table) + "))";
+    }
+    return query(off).status();
 }
 
 Status Connection::prepare(const char* name, const std::string& sql, const Params& params) {

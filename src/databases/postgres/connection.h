@@ -107,6 +107,12 @@ class Connection {
     Status follow(const std::string& path) {
         return path.empty() ? Status() : execute("SET search_path = " + path);
     }
+    /// For who has to see all of `wanted` (as `hides_rows_sql` takes it): `kNoRights` where one of
+    /// them hides rows, and from then on an error of each statement from which row security would
+    /// hide any, of those that are prepared, too. That stays as it is where the role's policies are
+    /// in force and show all, and where triggers of `table` (as in SQL; may be empty) may meet
+    /// policies of others.
+    Status require_all_rows(const std::string& wanted, const std::string& table = {});
     [[nodiscard]] std::string user() const { return client_.user(); }
     [[nodiscard]] std::string database() const { return client_.database(); }
 

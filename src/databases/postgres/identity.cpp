@@ -37,6 +37,13 @@ Status wrong_server(const std::string& answers, const std::string& was) {
 
 }  // namespace
 
+// By way of XML, as nothing else reads from a relation whose name is not known beforehand.
+std::string last_of_sequence(const std::string& sequence) {
+    return "coalesce(pg_sequence_last_value(" + sequence +
+           "), substring(query_to_xml(format('SELECT last_value - 1 AS n FROM %s', " + sequence +
+           "), true, false, '')::text FROM '<n>(-?[0-9]+)</n>')::bigint)";
+}
+
 // Those that belong to the table, or that a default of its columns takes numbers from.
 std::string sequences_of(const Table& table) {
     return "pg_class s WHERE s.relkind = 'S' AND s.oid IN (SELECT objid FROM pg_depend WHERE "
@@ -81,9 +88,8 @@ Identity::Identity(const Table& table)
     : table_(table),
       sequence_("SELECT " + life_of(table) + ", " +
                 (table.by_position
-                     ? "(SELECT CASE WHEN has_sequence_privilege(s, 'SELECT') THEN "
-                       "coalesce(pg_sequence_last_value(s::regclass), 0) END FROM "
-                       "pg_get_serial_sequence(" +
+                     ? "(SELECT CASE WHEN has_sequence_privilege(s, 'SELECT') THEN " +
+                           last_of_sequence("s::regclass") + " END FROM pg_get_serial_sequence(" +
                            quote_literal(table.sql) + ", " + quote_literal(table.position) +
                            ") AS s), pg_current_wal_flush_lsn()"
                      : "NULL::bigint, pg_current_wal_flush_lsn(), EXISTS (SELECT FROM " +

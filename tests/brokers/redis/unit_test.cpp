@@ -89,6 +89,10 @@ TEST(RedisErrors, TakesTheCommandsErrorOutOfTheScripts) {
                       "-READONLY You can't write against a read only replica."),
               "READONLY");
     EXPECT_EQ(code_of("ERR Protocol error: invalid bulk length"), "TOO LARGE");
+    EXPECT_EQ(code_of("UNBLOCKED force unblock from blocking operation, instance state changed "
+                      "(master -> replica?)"),
+              "READONLY");
+    EXPECT_EQ(code_of("UNBLOCKED the stream key no longer exists"), "UNBLOCKED");
     EXPECT_EQ(code_of("ERR The user executing the script can't access at least one of the keys"),
               "NOPERM");
     const ErrorInfo other = to_error(fault_of_reply("ERR something new"), "Redis at h:1");

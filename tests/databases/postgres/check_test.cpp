@@ -7,6 +7,7 @@
 
 #include "tests/databases/postgres/support.h"
 #include "tests/support/adopted_tables.h"
+#include "tests/support/eventually.h"
 #include "tests/support/pg.h"
 
 namespace outbox::test {
@@ -133,6 +134,52 @@ TEST_F(CheckOfPostgres, ARelayFromWhichRowSecurityHidesEventsDoesNotStart) {
     EXPECT_EQ(refusal(limited), "");
 }
 
+// A trigger of the owner's may meet policies of others, which are to stay what they are.
+TEST_F(CheckOfPostgres, WhatRowSecurityHidesFromARunningRelayIsAnErrorAndIsNotGone) {
+    migrate(url_);
+    const auto limited = of_role(config());
+    pg_.exec("GRANT SELECT ON ALL SEQUENCES IN SCHEMA public TO " + role_ +
+             "; INSERT INTO outbox_events (topic, key, payload) SELECT 't', 'k', '1' FROM "
+             "generate_series(1, 3); CREATE POLICY own ON outbox_events USING (tenant_id = 'a'); "
+             "CREATE FUNCTION looks() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'");
+    for (const bool triggers : {false, true}) {
+        if (triggers) {
+            pg_.exec(
+                "CREATE TRIGGER looks BEFORE DELETE ON outbox_events FOR EACH ROW EXECUTE "
+                "FUNCTION looks()");
+        }
+        Relay relay(limited);
+        const auto events = relay.read();
+        ASSERT_EQ(events.size(), triggers ? 2U : 3U);
+        const spi::Position first = events[0].position;
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {first}});
+        require(relay.recorder().record(batch));
+        pg_.exec("ALTER TABLE outbox_events ENABLE ROW LEVEL SECURITY");
+        spi::EventBatch hidden;
+        const Status read = relay.reader().read(kAll, hidden);
+        ASSERT_FALSE(read.ok());
+        EXPECT_EQ(read.error().code, ErrorCode::kNoRights) << describe(read.error());
+        EXPECT_EQ(read.error().advice, Advice::kStop);
+        ErrorInfo error;
+        std::vector<spi::Position> positions{first};
+        EXPECT_TRUE(eventually(std::chrono::seconds(60), "its removal fails", [&] {
+            const auto removed = relay.recorder().remove(relay.epoch(), positions);
+            positions.clear();
+            if (removed.ok()) return false;
+            error = removed.error();
+            return true;
+        }));
+        EXPECT_EQ(error.code, ErrorCode::kNoRights) << describe(error);
+        relay.end();
+        EXPECT_THAT(refusal(limited), HasSubstr("row security"));
+        pg_.exec("ALTER TABLE outbox_events DISABLE ROW LEVEL SECURITY");
+        Relay next(limited);
+        EXPECT_EQ(next.read().size(), triggers ? 1U : 2U) << "it is finished";
+        EXPECT_EQ(next.remove({first}), 0U);
+    }
+}
+
 TEST_F(CheckOfPostgres, ARelayFromWhichRowSecurityHidesASideTableDoesNotStart) {
     migrate(url_);
     const auto limited = of_role(config());
@@ -150,6 +197,15 @@ TEST_F(CheckOfPostgres, ARelayFromWhichRowSecurityHidesASideTableDoesNotStart) {
                  " DISABLE ROW LEVEL SECURITY");
     }
     EXPECT_EQ(refusal(limited), "");
+}
+
+TEST_F(CheckOfPostgres, ARuleInPlaceOfARemovalIsNamedWithItsRemedy) {
+    migrate(url_);
+    pg_.exec("CREATE RULE keeps AS ON DELETE TO outbox_events DO INSTEAD NOTHING");
+    const std::string drop = "DROP RULE keeps ON \"public\".\"outbox_events\"";
+    EXPECT_THAT(check(config()), HasSubstr(drop));
+    pg_.exec(drop);
+    EXPECT_EQ(check(config()), "");
 }
 
 TEST_F(CheckOfPostgres, SaysWhatTheTimeOfAnAdoptedTableIsWorthForItsOrder) {

@@ -97,6 +97,30 @@ TEST_P(IdentityOfTheSource, ATableWhosePositionsBeginAnewStopsTheRelayAndLosesNo
     EXPECT_EQ(next.read().size(), 1U);
 }
 
+// `setval` with false names the number that comes next.
+TEST_P(IdentityOfTheSource, ASequenceThatIsSetForwardIsNoneThatBeganAnew) {
+    Relay relay(config());
+    settle(relay);
+    spi::RecordBatch batch = relay.fresh();
+    batch.finished.push_back({0, {10}});
+    require(relay.recorder().record(batch));
+    for (const std::string next : {"11", "1000"}) {
+        pg().exec("SELECT setval('outbox_events_position_seq', " + next + ", false)");
+        const std::vector<spi::Position> missing{999};  // so that it looks why
+        const auto removed = relay.recorder().remove(relay.epoch(), missing);
+        EXPECT_TRUE(removed.ok()) << next << ": " << describe(removed.error());
+    }
+    relay.end();
+    Relay again(config());
+    EXPECT_THAT(again.notes(), testing::IsEmpty());
+    EXPECT_EQ(again.read().size(), 9U);
+    pg().exec("INSERT INTO outbox_events (topic, key, payload) VALUES ('t', 'k', '1')");
+    EXPECT_TRUE(eventually(60s, "the next one comes", [&] {
+        const auto events = again.read();
+        return !events.empty() && events.back().position == 1000;
+    }));
+}
+
 TEST_P(IdentityOfTheSource, ARemovalUnderWayDoesNotHitAnEventThatGotItsPositionAnew) {
     Relay relay(config());
     settle(relay);

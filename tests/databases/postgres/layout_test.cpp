@@ -107,6 +107,31 @@ TEST_F(LayoutChange, SendsNothingAgainAndLosesNothing) {
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_segments"), 0);
 }
 
+// `setval` with false names the number that comes next.
+TEST_F(LayoutChange, GoesOnWithTheNumberThatWasSetToComeNext) {
+    spi::Position next = 80;
+    for (const auto kind : {kKeep, kDelete}) {
+        insert(5);
+        {
+            Relay relay(config());
+            const auto read = positions(relay.read());
+            ASSERT_EQ(read.size(), 5U);
+            relay.publish(read);
+            relay.settle(read.back());
+        }
+        pg_.exec("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), " +
+                 std::to_string(next) + ", false)");
+        change(kind);
+        insert(1);
+        Relay relay(config());
+        EXPECT_THAT(relay.notes(), testing::IsEmpty());
+        EXPECT_THAT(positions(relay.read()), ElementsAre(next));
+        relay.publish({next});
+        relay.settle(next);
+        next += 100;
+    }
+}
+
 TEST_F(LayoutChange, NoWriterFailsAndNoEventIsLost) {
     std::atomic<bool> stop{false};
     std::atomic<int> written{0};

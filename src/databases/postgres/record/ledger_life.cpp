@@ -22,10 +22,10 @@ Status LedgerTable::check_life_of_ids(Connection& connection, spi::Beginning& ou
             "SELECT FROM (SELECT max(event_id::bigint) AS id FROM " + table_.side +
                 "outbox_route_done WHERE source = $1 AND route <> '' AND event_id ~ "
                 "'^[0-9]{1,18}$') top WHERE top.id > (SELECT max(CASE WHEN "
-                "has_sequence_privilege(s.oid, 'SELECT') THEN "
-                "coalesce(pg_sequence_last_value(s.oid), 0) END) FROM " +
-                sequences_of(table_) + ") AND NOT EXISTS (SELECT FROM " + table_.sql + " t WHERE " +
-                table_.quoted("id") + " = top.id)",
+                "has_sequence_privilege(s.oid, 'SELECT') THEN " +
+                last_of_sequence("s.oid::regclass") + " END) FROM " + sequences_of(table_) +
+                ") AND NOT EXISTS (SELECT FROM " + table_.sql + " t WHERE " + table_.quoted("id") +
+                " = top.id)",
             Params().text(table_.source));
         if (!rows.ok()) return rows.status();
         other = !rows->empty();

@@ -40,6 +40,9 @@ PostgresRecorder::PostgresRecorder(const PostgresSourceConfig& config, const Tab
               // A row that somebody holds delays itself alone.
               Status status = connection.execute(kLockTimeout);
               if (status.ok()) status = identity_.check(connection);
+              if (status.ok()) {
+                  status = connection.require_all_rows(all_rights_to(table_), table_.sql);
+              }
               if (!status.ok()) return status;
               if (segments_) segments_->forget_writers();
               keeps_utf8_ = connection.keeps_utf8();

@@ -275,12 +275,7 @@ Status tell_right_to_pauses(Connection& connection, const Table& table,
 Status tell_all_rights(Connection& connection, const Table& table,
                        std::vector<spi::Finding>& findings) {
     const std::size_t before = findings.size();
-    // UPDATE, also where rows are only removed: to pass over one that somebody holds (FOR UPDATE).
-    Status status = tell_rights(connection, table.sql,
-                                table.has_scheduled ? "SELECT, INSERT, UPDATE, DELETE"
-                                : table.mark        ? "SELECT, UPDATE"
-                                                    : "SELECT, UPDATE, DELETE",
-                                findings);
+    Status status = tell_rights(connection, table.sql, std::string(rights_to(table)), findings);
     if (status.ok() && table.by_position) status = tell_sequence_right(connection, table, findings);
     if (status.ok() && table.keep) status = tell_segment_rights(connection, table, findings);
     if (status.ok() && table.has_scheduled) {
@@ -309,6 +304,23 @@ Status tell_all_rights(Connection& connection, const Table& table,
         found(findings, kOk, "rights: user " + connection.user() + " has all it needs");
     }
     return status;
+}
+
+// They are no triggers: the server refuses the statement, which asks what it has changed.
+Status tell_rules(Connection& connection, const Table& table, std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT quote_ident(rulename) FROM pg_rewrite WHERE ev_class = to_regclass($1) AND "
+        "is_instead AND ev_type IN ('2', '4') ORDER BY rulename",
+        Params().text(table.sql));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        const std::string drop = "DROP RULE " + rows->string(row, 0) + " ON " + table.sql;
+        found(findings, kFail,
+              "rules: " + rows->string(row, 0) + " of " + table.sql +
+                  " does something else in place of what the relay asks for, and ends it: " + drop,
+              drop);
+    }
+    return {};
 }
 
 Status tell_side_tables(Connection& connection, const Table& table,
@@ -379,7 +391,8 @@ Status tell_path(Connection& connection, const Table& table, const PostgresSourc
 Status tell_server(Connection& connection, std::vector<spi::Finding>& findings) {
     Result<Rows> rows = connection.query(
         "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('server_version'), "
-        "(SELECT count(*) FROM pg_prepared_xacts WHERE prepared < now() - interval '1 minute')");
+        "(SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database() AND prepared "
+        "< now() - interval '1 minute')");
     if (!rows.ok()) return rows.status();
     found(findings, kOk, "server: PostgreSQL " + rows->string(0, 2));
     if (rows->integer(0, 0) != connection.client_backend_pid()) {
@@ -525,6 +538,7 @@ Result<std::vector<spi::Finding>> check_table(Connection& connection, const Tabl
     if (const Status rights = tell_all_rights(connection, table, findings); !rights.ok()) {
         return rights;
     }
+    if (const Status rules = tell_rules(connection, table, findings); !rules.ok()) return rules;
     if (const Status side = tell_side_tables(connection, table, findings); !side.ok()) return side;
     if (const Status server = tell_server(connection, findings); !server.ok()) return server;
     if (const Status health = look_at_health(connection, table, findings); !health.ok()) {

@@ -90,6 +90,8 @@ Status PositionReader::prepare(Connection& connection) {
     mark_.forget_writers();
     identity_.reached(top_);
     if (Status same = identity_.check(connection); !same.ok()) return same;
+    const std::string rows = "(" + quote_literal(table_.sql) + ", 'SELECT')";
+    if (Status all = connection.require_all_rows(rows); !all.ok()) return all;
     if (Status asked = identity_.prepare(connection); !asked.ok()) return asked;
     const std::string position = "t." + quote_identifier(table_.position);
     // What is read while little comes: a question beside each read would cost it a round trip.

@@ -60,6 +60,7 @@ std::string ScanReader::scan_sql(const std::string& known, const std::string& li
 Status ScanReader::prepare(Connection& connection) {
     // Another server, or one that has lost commits, may have given known ids to other rows.
     if (Status same = identity_.check(connection); !same.ok()) return same;
+    if (Status all = connection.require_all_rows(all_rights_to(table_)); !all.ok()) return all;
     // The list of known ids must be a constant when the statement is planned.
     Status status = connection.execute("SET plan_cache_mode = force_custom_plan");
     if (status.ok()) status = connection.execute(kHashMemory);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/sql_text.h"
+#include "databases/postgres/schema_objects.h"
 #include "relay/tenants.h"
 
 namespace outbox::postgres {
@@ -326,6 +327,23 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
 std::string unique_ids_sql(const Table& table) {
     return "CREATE UNIQUE INDEX CONCURRENTLY ON " + table.sql + " (" +
            quote_identifier(table.column("id")) + ")";
+}
+
+// UPDATE, also where rows are only removed: to pass over one that somebody holds (FOR UPDATE).
+std::string_view rights_to(const Table& table) {
+    if (table.has_scheduled) return "SELECT, INSERT, UPDATE, DELETE";
+    return table.mark ? "SELECT, UPDATE" : "SELECT, UPDATE, DELETE";
+}
+
+std::string all_rights_to(const Table& table) {
+    std::string out = "(" + quote_literal(table.sql) + ", '" + std::string(rights_to(table)) + "')";
+    for (const SchemaObject& object : schema_objects()) {
+        if (object.kind != SchemaObject::Kind::kTable || object.relay.empty()) continue;
+        if (!object.beside_adopted || !table.has_side_tables) continue;
+        out += ", (" + quote_literal(table.side + std::string(object.name)) + ", '";
+        out.append(object.relay).append("')");
+    }
+    return out;
 }
 
 std::string repeated_ids(const Table& table) {

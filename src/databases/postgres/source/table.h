@@ -73,6 +73,11 @@ Result<Table> resolve_table(Connection& connection, const PostgresSourceConfig& 
 inline constexpr std::size_t kBaseColumns = 15;
 inline constexpr std::size_t kAllColumns = 18;
 
+/// What a relay does with its rows: "SELECT, UPDATE, DELETE".
+[[nodiscard]] std::string_view rights_to(const Table& table);
+/// The same of all tables that it uses, as `hides_rows_sql` takes them.
+[[nodiscard]] std::string all_rights_to(const Table& table);
+
 /// What is said where an adopted table's ids are not unique; empty: they are.
 [[nodiscard]] std::string repeated_ids(const Table& table);
 /// What lets no two rows have one id. Not to be run in a transaction.

@@ -7,7 +7,6 @@
 #include "core/sql_text.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/owners.h"
-#include "databases/postgres/row_security.h"
 #include "databases/postgres/sql_files.h"
 #include "mailbox/errors.h"
 
@@ -92,21 +91,14 @@ Status require_all_rows(Connection& connection, const WebhookTables& tables) {
     const std::string endpoints = quote_literal(tables.endpoints);
     const std::string deliveries = quote_literal(tables.deliveries);
     const std::string lease = quote_literal(tables.lease);
-    const auto hides = connection.query(hides_rows_sql(
+    Status status = connection.require_all_rows(
         "(" + endpoints + ", 'SELECT, UPDATE'), (" + deliveries +
-        ", 'SELECT, INSERT, UPDATE, DELETE'), (" + lease + ", 'SELECT, INSERT, UPDATE')"));
-    if (!hides.ok()) return hides.status();
-    if (!hides->empty()) {
-        return {ErrorCode::kNoRights, Advice::kRetryDestination,
-                hides_rows_text(hides->string(0, 0), quote_identifier(connection.user())) +
-                    ", in " + where(connection),
-                "42501"};
-    }
-    return connection
-        .query("SELECT set_config('row_security', 'off', false) WHERE NOT (row_security_active(" +
-               endpoints + "::text) OR row_security_active(" + deliveries +
-               "::text) OR row_security_active(" + lease + "::text))")
-        .status();
+        ", 'SELECT, INSERT, UPDATE, DELETE'), (" + lease + ", 'SELECT, INSERT, UPDATE')");
+    if (status.ok() || status.error().code != ErrorCode::kNoRights) return status;
+    ErrorInfo error = status.error();
+    error.advice = Advice::kRetryDestination;
+    error.message += ", in " + where(connection);
+    return error;
 }
 
 Status require_rights(Connection& connection, const WebhookTables& tables) {

@@ -37,7 +37,9 @@ BEGIN
     END IF;
     published := EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
                          WHERE p.pubname = 'outbox' AND r.prrelid = former);
-    last := coalesce(pg_sequence_last_value(numbers), 0);
+    -- What is given next may have been set by hand.
+    EXECUTE format('SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM %s',
+                   numbers) INTO last;
     EXECUTE format('ALTER SEQUENCE %s RENAME TO outbox_events_former_numbers', numbers);
     ALTER TABLE {{schema}}.outbox_events RENAME TO outbox_events_former;
     ALTER TABLE {{schema}}.outbox_events_former

@@ -255,9 +255,10 @@ TEST_F(CutRead, ClosesNoHoleWhereItsConnectionDoesNotOutliveIt) {
     }
     pg_.exec(insert(3, kLarge, kLargeBytes));
     proxy_.bring_at_most(kRation);
-    gone.exec("ROLLBACK");
     const int before = proxy_.accepted();
     ASSERT_FALSE(relay.read().empty());
+    gone.exec("ROLLBACK");
+    ASSERT_FALSE(relay.read().empty()) << "by another connection";
     ASSERT_EQ(proxy_.accepted(), before + 1);
     EXPECT_FALSE(closed(relay, 1));
     late.exec("COMMIT");

@@ -191,33 +191,6 @@ void add_received(const Places& places, const std::string& id, Facts& facts) {
     }
 }
 
-Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
-    Facts facts;
-    facts.id = id;
-    facts.table = places.tracer->table();
-    facts.trace = std::move(trace);
-    facts.now_us = clock_us();
-    facts.blocks_key = places.blocks_key;
-    const auto lease = places.operations->lease();
-    if (!lease.ok()) return lease.status();
-    facts.lease = *lease;
-    auto paused = places.operations->paused_tenants();
-    if (!paused.ok() && !lacks_rights(paused.error())) return paused.status();
-    if (paused.ok()) facts.paused = std::move(*paused);
-    auto routes = places.operations->routes();
-    if (!routes.ok()) return routes.status();
-    facts.routes = std::move(*routes);
-    auto dead = places.operations->dead({.ids = {id}}, 0, kLettersOfEvent, false);
-    if (!dead.ok()) return dead.status();
-    facts.dead = std::move(*dead);
-    auto audit = places.tracer->audit(id);
-    if (!audit.ok()) return audit.status();
-    facts.audit = std::move(*audit);
-    add_received(places, id, facts);
-    if (Status status = add_what_holds(places, facts); !status.ok()) return status;
-    return facts;
-}
-
 // The event itself, out of a dead letter where its row is gone; nothing: it is not known.
 std::optional<TracedEvent> event_of(const Facts& facts) {
     if (facts.trace.row || facts.dead.empty()) return facts.trace.row;
@@ -230,6 +203,36 @@ std::optional<TracedEvent> event_of(const Facts& facts) {
                        .topic = dead.topic,
                        .key = dead.key.empty() ? dead.aggregate_id : dead.key,
                        .occurred_at_us = dead.occurred_at_us};
+}
+
+Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
+    Facts facts;
+    facts.id = id;
+    facts.table = places.tracer->table();
+    facts.trace = std::move(trace);
+    facts.now_us = clock_us();
+    facts.blocks_key = places.blocks_key;
+    const auto leases = places.operations->leases();
+    if (!leases.ok()) return leases.status();
+    auto paused = places.operations->paused_tenants();
+    if (!paused.ok() && !lacks_rights(paused.error())) return paused.status();
+    if (paused.ok()) facts.paused = std::move(*paused);
+    auto routes = places.operations->routes();
+    if (!routes.ok()) return routes.status();
+    facts.routes = std::move(*routes);
+    auto dead = places.operations->dead({.ids = {id}}, 0, kLettersOfEvent, false);
+    if (!dead.ok()) return dead.status();
+    facts.dead = std::move(*dead);
+    const auto event = event_of(facts);
+    facts.lease = event             ? lease_of_tenant(*leases, event->tenant_id)
+                  : leases->empty() ? LeaseInfo{}
+                                    : leases->front();
+    auto audit = places.tracer->audit(id);
+    if (!audit.ok()) return audit.status();
+    facts.audit = std::move(*audit);
+    add_received(places, id, facts);
+    if (Status status = add_what_holds(places, facts); !status.ok()) return status;
+    return facts;
 }
 
 // --- How it looks

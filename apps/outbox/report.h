@@ -20,8 +20,8 @@ namespace outbox::app {
 struct Report {
     std::string source;
     spi::Recorder::Stats database;
-    bool is_other_table = false;  ///< See `Operations::is_other_table`.
-    LeaseInfo lease;
+    bool is_other_table = false;    ///< See `Operations::is_other_table`.
+    std::vector<LeaseInfo> leases;  ///< See `Operations::leases`.
     std::vector<RouteInfo> routes;
     std::vector<LedgerRoute> ledgers;  ///< Where destinations were asked for.
     std::vector<StandbyInfo> standbys;

@@ -75,16 +75,27 @@ std::string webhook_remark(const Report& report) {
            "endpoints are deleted: outbox webhook delete ID --yes";
 }
 
-// Of a relay that would lead with others than the table has now.
+// Of a relay that would lead with others than those of its tenants are now.
 bool has_other_routes(const StandbyInfo& standby, const Report& report) {
-    std::vector<std::string> known;
-    for (const RouteInfo& route : report.routes) {
-        if (!route.retired) known.push_back(route.name);
-    }
+    const auto of_its_tenants =
+        std::find_if(report.leases.begin(), report.leases.end(),
+                     [&](const LeaseInfo& lease) { return lease.tenants == standby.tenants; });
+    if (of_its_tenants == report.leases.end()) return false;
     std::vector<std::string> its = standby.routes;
     std::sort(its.begin(), its.end());
-    std::sort(known.begin(), known.end());
-    return its != known;
+    return its != of_its_tenants->routes;
+}
+
+LeaseInfo first_lease(const Report& report) {
+    return report.leases.empty() ? LeaseInfo{} : report.leases.front();
+}
+
+nlohmann::ordered_json json_of(const LeaseInfo& lease) {
+    return {{"held", lease.held},
+            {"owner", lease.owner},
+            {"epoch", lease.epoch},
+            {"acquired_at", time_text(lease.acquired_at_us)},
+            {"expires_in_ms", lease.expires_in_ms}};
 }
 
 double total_rate(const Report& report) {
@@ -116,6 +127,12 @@ nlohmann::ordered_json json_of(const Report& report) {
                           {"last_error_at", time_text(route.last_error_at_us)},
                           {"updated_at", time_text(route.updated_at_us)},
                           {"retired", route.retired}});
+    }
+    nlohmann::ordered_json leases = nlohmann::ordered_json::array();
+    for (const LeaseInfo& lease : report.leases) {
+        leases.push_back(json_of(lease));
+        leases.back()["tenants"] = lease.tenants;
+        leases.back()["routes"] = lease.routes;
     }
     nlohmann::ordered_json standbys = nlohmann::ordered_json::array();
     for (const StandbyInfo& standby : report.standbys) {
@@ -194,12 +211,8 @@ nlohmann::ordered_json json_of(const Report& report) {
             {"dead", report.database.dead},
             {"scheduled", report.database.scheduled},
             {"rate_per_s", total_rate(report)},
-            {"lease",
-             {{"held", report.lease.held},
-              {"owner", report.lease.owner},
-              {"epoch", report.lease.epoch},
-              {"acquired_at", time_text(report.lease.acquired_at_us)},
-              {"expires_in_ms", report.lease.expires_in_ms}}},
+            {"lease", json_of(first_lease(report))},
+            {"leases", leases},
             {"standbys", standbys},
             {"paused_tenants", paused},
             {"routes", routes},
@@ -291,9 +304,9 @@ Status ReportReader::read_source(Report& report, bool with_destinations) {
         report.not_shown.push_back(describe(other.error()));
     }
     report.is_other_table = other.ok() && *other;
-    auto lease = open_->outbox.operations->lease();
-    if (!lease.ok()) return lease.status();
-    report.lease = *lease;
+    auto leases = open_->outbox.operations->leases();
+    if (!leases.ok()) return leases.status();
+    report.leases = std::move(*leases);
     auto routes = open_->outbox.operations->routes();
     if (!routes.ok()) return routes.status();
     report.routes = std::move(*routes);
@@ -387,6 +400,25 @@ void print_paused(const Report& report) {
     }
 }
 
+void print_relay(const LeaseInfo& lease) {
+    constexpr std::size_t kTenantColumns = 60;
+    std::string text = lease.held ? coloured(Colour::kGreen, to_printable(lease.owner))
+                                  : coloured(Colour::kYellow, "none is running");
+    if (!lease.tenants.empty()) {
+        std::string names;
+        for (const std::string& tenant : lease.tenants)
+            names += (names.empty() ? "" : ", ") + tenant;
+        text += " for tenants " + shortened(names, kTenantColumns);
+    }
+    if (lease.held) {
+        text += ", epoch " + std::to_string(lease.epoch) + ", since " +
+                time_text(lease.acquired_at_us).substr(0, 19) + "Z";
+    } else if (lease.epoch > 0) {
+        text += ", last epoch " + std::to_string(lease.epoch);
+    }
+    print_line("relay", text);
+}
+
 void print_summary(const Report& report) {
     const auto& database = report.database;
     print_line("source", coloured(Colour::kBold, report.source));
@@ -405,16 +437,8 @@ void print_summary(const Report& report) {
     print_line("failing", marked(with_commas(database.failing), database.failing > 0, false));
     print_line("dead", marked(with_commas(database.dead), false, database.dead > 0));
     print_paused(report);
-    const LeaseInfo& lease = report.lease;
-    if (lease.held) {
-        print_line("relay", coloured(Colour::kGreen, to_printable(lease.owner)) + ", epoch " +
-                                std::to_string(lease.epoch) + ", since " +
-                                time_text(lease.acquired_at_us).substr(0, 19) + "Z");
-    } else {
-        print_line("relay", coloured(Colour::kYellow, "none is running") +
-                                (lease.epoch > 0 ? ", last epoch " + std::to_string(lease.epoch)
-                                                 : std::string()));
-    }
+    if (report.leases.empty()) print_relay({});
+    for (const LeaseInfo& lease : report.leases) print_relay(lease);
     for (const StandbyInfo& standby : report.standbys) {
         std::string text = to_printable(standby.owner);
         if (has_other_routes(standby, report)) {

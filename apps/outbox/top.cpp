@@ -77,9 +77,9 @@ class Outbox {
         const auto other = outbox_.operations->is_other_table();
         if (!other.ok() && !lacks_rights(other.error())) return other.status();
         sample.remark = table_remark(other.ok() && *other);
-        const auto lease = outbox_.operations->lease();
-        if (!lease.ok()) return lease.status();
-        sample.lease = *lease;
+        auto leases = outbox_.operations->leases();
+        if (!leases.ok()) return leases.status();
+        sample.leases = std::move(*leases);
         auto routes = outbox_.operations->routes();
         if (!routes.ok()) return routes.status();
         sample.routes = std::move(*routes);

@@ -245,10 +245,17 @@ std::optional<Colour> where(bool bad, Colour colour) {
 
 std::vector<Span> summary_of(const TopSample& sample) {
     std::vector<Span> items;
-    if (sample.lease.held) {
-        items.push_back({"relay " + to_printable(sample.lease.owner), Colour::kGreen});
-    } else {
-        items.push_back({"no relay leads", Colour::kYellow});
+    if (sample.leases.empty()) items.push_back({"no relay leads", Colour::kYellow});
+    for (const LeaseInfo& lease : sample.leases) {
+        if (lease.held) {
+            items.push_back({"relay " + to_printable(lease.owner), Colour::kGreen});
+        } else if (lease.tenants.empty()) {
+            items.push_back({"no relay leads", Colour::kYellow});
+        } else {
+            items.push_back({"no relay leads for " + to_printable(lease.tenants.front()) +
+                                 (lease.tenants.size() > 1 ? ", …" : ""),
+                             Colour::kYellow});
+        }
     }
     if (!sample.standbys.empty()) {
         items.push_back({std::to_string(sample.standbys.size()) + " standby"});
@@ -535,6 +542,18 @@ std::vector<std::string> top_screen(const TopState& state, std::size_t columns, 
     return out;
 }
 
+// Of the relays that have the route (empty: any), each for tenants of its own.
+std::string leaders_of(const TopSample& sample, const std::string& route) {
+    std::string owners;
+    for (const LeaseInfo& lease : sample.leases) {
+        const bool has =
+            route.empty() || lease.routes.empty() ||
+            std::find(lease.routes.begin(), lease.routes.end(), route) != lease.routes.end();
+        if (lease.held && has) owners += (owners.empty() ? "" : ",") + lease.owner;
+    }
+    return owners;
+}
+
 std::vector<std::string> top_lines(const TopState& state) {
     const TopSample& sample = state.sample;
     const std::string begin = "time=" + second_of(state.now_us) + field("source", sample.source);
@@ -543,10 +562,9 @@ std::vector<std::string> top_lines(const TopState& state) {
                 field("error", redact(state.away))};
     }
     const std::string of_table =
-        fmt::format(" backlog={} oldest_s={:.1f}", sample.backlog, sample.oldest_age_s) +
-        field("leader", sample.lease.held ? sample.lease.owner : "") +
-        fmt::format(" tenants_paused={}", sample.paused) +
-        (sample.remark.empty() ? "" : field("remark", sample.remark));
+        fmt::format(" backlog={} oldest_s={:.1f}", sample.backlog, sample.oldest_age_s);
+    const std::string paused = fmt::format(" tenants_paused={}", sample.paused) +
+                               (sample.remark.empty() ? "" : field("remark", sample.remark));
     std::vector<std::string> lines;
     for (const RouteInfo& route : sample.routes) {
         lines.push_back(begin + field("route", route.name) +
@@ -554,9 +572,13 @@ std::vector<std::string> top_lines(const TopState& state) {
                                     route.rate_per_s, route.published_total, route.failing,
                                     route.dead) +
                         field("circuit", circuit_of(route)) + of_table +
+                        field("leader", leaders_of(sample, route.name)) + paused +
                         field("last_error", redact(route.last_error)));
     }
-    if (lines.empty()) lines.push_back(begin + field("route", "") + of_table);
+    if (lines.empty()) {
+        lines.push_back(begin + field("route", "") + of_table +
+                        field("leader", leaders_of(sample, "")) + paused);
+    }
     return lines;
 }
 
@@ -568,24 +590,32 @@ std::string top_json(const TopState& state) {
     for (const WaitingEvent& key : sample.keys) keys.push_back(json_of(key));
     ordered_json tenants = ordered_json::array();
     for (const TopTenant& tenant : sample.tenants) tenants.push_back(json_of(tenant));
-    const ordered_json whole{
-        {"time", time_text(state.now_us)},
-        {"source", sample.source},
-        {"away", text_or_null(redact(state.away))},
-        {"age_s", state.age_s},
-        {"leader", sample.lease.held ? ordered_json(sample.lease.owner) : ordered_json()},
-        {"epoch", sample.lease.epoch},
-        {"standbys", sample.standbys},
-        {"backlog", sample.backlog},
-        {"oldest_age_s", sample.oldest_age_s},
-        {"scheduled", sample.scheduled},
-        {"remark", text_or_null(sample.remark)},
-        {"rate_per_s", total_rate(sample)},
-        {"routes", std::move(routes)},
-        {"failing_keys", std::move(keys)},
-        {"tenants_paused", sample.paused},
-        {"tenants", std::move(tenants)},
-        {"tenants_are_more", sample.tenants_are_more}};
+    ordered_json leaders = ordered_json::array();
+    for (const LeaseInfo& lease : sample.leases) {
+        leaders.push_back({{"owner", lease.held ? ordered_json(lease.owner) : ordered_json()},
+                           {"epoch", lease.epoch},
+                           {"tenants", lease.tenants},
+                           {"routes", lease.routes}});
+    }
+    const LeaseInfo first = sample.leases.empty() ? LeaseInfo{} : sample.leases.front();
+    const ordered_json whole{{"time", time_text(state.now_us)},
+                             {"source", sample.source},
+                             {"away", text_or_null(redact(state.away))},
+                             {"age_s", state.age_s},
+                             {"leader", first.held ? ordered_json(first.owner) : ordered_json()},
+                             {"epoch", first.epoch},
+                             {"leaders", leaders},
+                             {"standbys", sample.standbys},
+                             {"backlog", sample.backlog},
+                             {"oldest_age_s", sample.oldest_age_s},
+                             {"scheduled", sample.scheduled},
+                             {"remark", text_or_null(sample.remark)},
+                             {"rate_per_s", total_rate(sample)},
+                             {"routes", std::move(routes)},
+                             {"failing_keys", std::move(keys)},
+                             {"tenants_paused", sample.paused},
+                             {"tenants", std::move(tenants)},
+                             {"tenants_are_more", sample.tenants_are_more}};
     return printable_json(whole.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 

@@ -35,7 +35,7 @@ struct TopTenant {
 struct TopSample {
     std::int64_t at_us = 0;
     std::string source;
-    LeaseInfo lease;
+    std::vector<LeaseInfo> leases;  ///< See `Operations::leases`.
     std::vector<std::string> standbys;
     std::int64_t backlog = 0;
     double oldest_age_s = 0;

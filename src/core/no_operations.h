@@ -14,7 +14,7 @@ namespace outbox {
 /// Where no relay has ever run: there are no side tables, and looking makes none.
 class NoOperations final : public Operations {
   public:
-    Result<LeaseInfo> lease() override { return LeaseInfo{}; }
+    Result<std::vector<LeaseInfo>> leases() override { return std::vector<LeaseInfo>{}; }
     Result<std::vector<RouteInfo>> routes() override { return std::vector<RouteInfo>{}; }
     Result<std::vector<StandbyInfo>> standbys() override { return std::vector<StandbyInfo>{}; }
     Result<std::vector<WaitingEvent>> waiting_events(std::size_t) override {

@@ -14,6 +14,19 @@ ErrorInfo relay_is_running(const std::string& owner) {
             "kill -TERM its process, it hands over at once; then do this, and start them again"};
 }
 
+std::vector<LeaseInfo> leases_with_routes(std::vector<LeaseInfo> leases) {
+    std::erase_if(leases, [](const LeaseInfo& one) { return !one.held && one.routes.empty(); });
+    return leases;
+}
+
+LeaseInfo lease_of_tenant(const std::vector<LeaseInfo>& leases, const std::string& tenant) {
+    const auto found = std::find_if(leases.begin(), leases.end(), [&](const LeaseInfo& one) {
+        return one.tenants.empty() ||
+               std::find(one.tenants.begin(), one.tenants.end(), tenant) != one.tenants.end();
+    });
+    return found == leases.end() ? LeaseInfo{} : *found;
+}
+
 ErrorInfo replay_is_running(const std::string& run, const std::string& runner) {
     return {ErrorCode::kConflict,
             Advice::kStop,

@@ -12,13 +12,15 @@
 
 namespace outbox {
 
-/// Who relays, or did last.
+/// Who relays, or did last, the events of some tenants or of all.
 struct LeaseInfo {
     std::string owner;  ///< Empty: free.
     std::uint64_t epoch = 0;
     bool held = false;  ///< Not expired, by the database's clock.
     std::int64_t acquired_at_us = 0;
     std::int64_t expires_in_ms = 0;
+    std::vector<std::string> tenants = {};  ///< Empty: all.
+    std::vector<std::string> routes = {};   ///< Names, ascending.
 };
 
 /// A relay that waits for the lease.
@@ -26,6 +28,7 @@ struct StandbyInfo {
     std::string owner;
     std::vector<std::string> routes;  ///< Names of those that it has.
     std::int64_t seen_at_us = 0;
+    std::vector<std::string> tenants = {};  ///< As `LeaseInfo`.
 };
 
 /// What the database knows of one route.
@@ -241,7 +244,9 @@ class Operations : public DeadLetters {
     /// there is none. Reads all of them.
     virtual Result<std::int64_t> oldest_dead_us() = 0;
 
-    virtual Result<LeaseInfo> lease() = 0;
+    /// One for each set of tenants that relays serve or have served and that has routes; held ones
+    /// first, then by epoch, the highest first. Empty: none has led the table yet.
+    virtual Result<std::vector<LeaseInfo>> leases() = 0;
     /// The table's routes, and those that are retired and have dead letters, by name.
     virtual Result<std::vector<RouteInfo>> routes() = 0;
     /// Whether the table is another one, by its numbering, than the ledgers of its routes were kept
@@ -335,6 +340,12 @@ class Operations : public DeadLetters {
 
 /// The lines of a text.
 [[nodiscard]] std::vector<std::string> lines_of(std::string_view text);
+
+/// Those that `Operations::leases` names: what others have taken over since is left out.
+[[nodiscard]] std::vector<LeaseInfo> leases_with_routes(std::vector<LeaseInfo> leases);
+/// Of the relays that serve the tenant; an empty one: none has led for it.
+[[nodiscard]] LeaseInfo lease_of_tenant(const std::vector<LeaseInfo>& leases,
+                                        const std::string& tenant);
 
 /// What is said where `Operations::is_other_table`: what follows from that, and what to do.
 [[nodiscard]] std::string other_table_text(const std::string& follows);

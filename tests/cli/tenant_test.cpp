@@ -298,6 +298,37 @@ TEST_P(Tenants, WhoIsPausedAndOfWhomMostWaitsIsShownWithoutARelay) {
     EXPECT_EQ(shown["tenants"][2]["waiting"], 4) << "what was sent does not wait";
 }
 
+TEST_P(Tenants, RelaysOfSomeOfThemEachAreToldApart) {
+    Process one = relay({"--tenant", "aaaa", "--to", "second=null:"});
+    Process other = relay({"--tenant", "bbbb"});
+    Process standby = relay({"--tenant", "bbbb"});
+    write("aaaa", 1);
+    await_sent(one, "aaaa", numbers(1, 1));
+    json status;
+    EXPECT_TRUE(eventually(60s, "all three are known", [&] {
+        status = result({"status"});
+        return status["leases"].size() == 2 && status["leases"][1]["held"] == true &&
+               status["standbys"].size() == 1;
+    })) << status;
+    for (const json& lease : status["leases"]) {
+        const bool is_one = lease["tenants"] == json::array({"aaaa"});
+        EXPECT_THAT(lease["owner"].get<std::string>(),
+                    HasSubstr(":" + std::to_string(is_one ? one.pid() : other.pid())));
+        EXPECT_EQ(lease["routes"], is_one ? json::array({"out", "second"}) : json::array({"out"}));
+    }
+    EXPECT_EQ(status["standbys"][0]["other_routes"], false);
+
+    one.kill(SIGKILL);
+    write("aaaa", 1);
+    json explained;
+    EXPECT_TRUE(eventually(60s, "it is known that nobody serves the tenant", [&] {
+        explained = result({"explain", "00000000-0000-7000-8000-aaaa00000002"})["events"][0];
+        return !explained["waits"].empty() && explained["waits"][0]["reason"] == "no_relay";
+    })) << explained;
+    EXPECT_THAT(run_on({"status"}).out, AllOf(HasSubstr("none is running for tenants aaaa"),
+                                              HasSubstr(" for tenants bbbb, epoch ")));
+}
+
 TEST_P(Tenants, DeadLettersOfOneAreListedRetriedAndDiscarded) {
     {
         Process served = relay();

@@ -19,7 +19,7 @@ TopState a_state() {
     state.now_us = kNow;
     TopSample& sample = state.sample;
     sample.source = "public.outbox_events";
-    sample.lease = {.owner = "host-a:4711", .epoch = 3, .held = true};
+    sample.leases = {{.owner = "host-a:4711", .epoch = 3, .held = true}};
     sample.standbys = {"host-b:12"};
     sample.backlog = 12'345;
     sample.oldest_age_s = 83.2;
@@ -191,7 +191,7 @@ TEST(TopView, NothingInTheDataReachesTheTerminalAsACommand) {
         "drowssap \xff\x00 \xe6\xbc\xa2\xe5\xad\x97"s;
     TopState state = a_state();
     state.sample.source = evil;
-    state.sample.lease.owner = evil;
+    state.sample.leases.front().owner = evil;
     for (RouteInfo& route : state.sample.routes) {
         route.name = evil;
         route.circuit = evil;

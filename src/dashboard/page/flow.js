@@ -10,9 +10,14 @@ const kOldestWarnsS = 5;
 // Since when nobody has told anything of a route.
 const kStaleMs = 30_000;
 
+// Relays of some tenants each have leases of their own.
+const leads = (lease, route) => lease.held && (lease.routes.length === 0 || lease.routes.includes(route.name));
+const isLed = (route, overview) => overview.leases.some((lease) => leads(lease, route));
+const tenantsOf = (lease) => (lease.tenants.length > 0 ? ` for the tenants ${lease.tenants.join(', ')}` : '');
+
 export function routeState(route, overview) {
   if (route.retired) return ['off', 'no route any more'];
-  if (!overview.lease.held) return ['warn', 'no relay runs'];
+  if (!isLed(route, overview)) return ['warn', 'no relay runs'];
   if (!route.circuit) return ['off', 'not reported yet'];
   if (route.circuit === 'open') return ['bad', 'destination is down'];
   if (route.circuit === 'half_open') return ['warn', 'trying again'];
@@ -33,9 +38,13 @@ export function troubles(overview) {
   if (overview.has_source && !overview.lease.held) {
     add(overview.backlog > 0 ? 'bad' : 'warn', '#/flow', overview.backlog > 0
       ? `No relay runs, and ${plural(overview.backlog, 'event waits', 'events wait')}.` : 'No relay runs.');
+  } else {
+    for (const lease of overview.leases.filter((one) => !one.held)) {
+      add('warn', '#/flow', `No relay runs${tenantsOf(lease)}.`);
+    }
   }
   for (const route of overview.routes.filter((one) => !one.retired)) {
-    if (overview.lease.held && route.circuit === 'open') {
+    if (isLed(route, overview) && route.circuit === 'open') {
       add('bad', '#/flow', `The destination of route ${route.name} is down: ${route.last_error}`);
     }
   }
@@ -123,10 +132,9 @@ function routesTable(overview) {
 }
 
 function relays(overview) {
-  const { lease } = overview;
   const rows = [];
-  if (lease.owner) {
-    rows.push({ owner: lease.owner, kind: lease.held ? 'good' : 'off', word: lease.held ? 'leads' : 'led last',
+  for (const lease of overview.leases.filter((one) => one.owner)) {
+    rows.push({ owner: lease.owner, kind: lease.held ? 'good' : 'off', word: (lease.held ? 'leads' : 'led last') + tenantsOf(lease),
       since: lease.acquired_at, more: `epoch ${lease.epoch}${lease.held ? `; its lease lasts ${age(lease.expires_in_ms / 1000)} more, unless renewed` : ''}` });
   }
   for (const standby of overview.standbys) {

@@ -312,7 +312,7 @@ Status Identity::compare_table(const std::string& life, std::int64_t last_positi
 
 void Identity::lease_written(LeaseWritten lease) {
     const core::Lock lock(mutex_);
-    known_.lease = std::move(lease);
+    known_.lease = lease;
 }
 
 void Identity::reached(spi::Position position) {

@@ -1030,7 +1030,7 @@ TEST_F(SqliteOperations, RetriesAndDiscardsOnlyWhatTheFilterNames) {
 }
 
 TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
-    EXPECT_FALSE(value_of(operations_->lease()).held);
+    EXPECT_TRUE(value_of(operations_->leases()).empty());
     const auto source = open();
     const auto lease = value_of(source->open_lease());
     const auto epoch = value_of(lease->acquire("me", 600s));
@@ -1039,7 +1039,7 @@ TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
         {"default", 10, 2, "open", "down", 77, 12.5, {"polling", "why"}}};
     ASSERT_TRUE(recorder->save_stats(*epoch, figures).ok());
     ASSERT_TRUE(recorder->save_stats(*epoch, figures).ok());
-    const LeaseInfo info = value_of(operations_->lease());
+    const LeaseInfo info = value_of(operations_->leases()).at(0);
     EXPECT_TRUE(info.held);
     EXPECT_EQ(info.owner, "me");
     EXPECT_EQ(info.epoch, *epoch);

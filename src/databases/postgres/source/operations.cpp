@@ -9,6 +9,7 @@
 #include "databases/postgres/source/check.h"
 #include "databases/postgres/source/route_ledgers.h"
 #include "databases/postgres/sql_files.h"
+#include "relay/tenants.h"
 
 namespace outbox::postgres {
 namespace {
@@ -138,10 +139,10 @@ class PostgresOperations final : public Operations {
           has_audit_(has_audit),
           ledgers_(connection_, config_, side_, table_) {}
 
-    Result<LeaseInfo> lease() override {
-        const auto leases = ledgers_.leases(false);
+    Result<std::vector<LeaseInfo>> leases() override {
+        auto leases = ledgers_.leases(false);
         if (!leases.ok()) return leases.status();
-        return leases->empty() ? LeaseInfo{} : leases->front();
+        return leases_with_routes(std::move(*leases));
     }
 
     Result<std::vector<RouteInfo>> routes() override {
@@ -203,15 +204,16 @@ class PostgresOperations final : public Operations {
 
     Result<std::vector<StandbyInfo>> standbys() override {
         const auto rows = connection_.query(
-            "SELECT owner, routes, " + epoch_us("seen_at") + " FROM " + side_ +
+            "SELECT owner, routes, " + epoch_us("seen_at") + ", source FROM " + side_ +
                 "outbox_standbys WHERE " + kOfTable +
                 " AND seen_at > clock_timestamp() - interval '15 seconds' ORDER BY owner",
             Params().text(table_));
         if (!rows.ok()) return rows.status();
         std::vector<StandbyInfo> standbys;
         for (int row = 0; row < rows->size(); ++row) {
-            standbys.push_back(
-                {rows->string(row, 0), lines_of(rows->text(row, 1)), rows->integer(row, 2)});
+            standbys.push_back({rows->string(row, 0), lines_of(rows->text(row, 1)),
+                                rows->integer(row, 2),
+                                relay::tenants_of(rows->text(row, 3), table_)});
         }
         return standbys;
     }

@@ -6,6 +6,7 @@
 #include "core/sql_text.h"
 #include "databases/postgres/identity.h"
 #include "databases/postgres/record/ledger.h"
+#include "relay/tenants.h"
 
 namespace outbox::postgres {
 namespace {
@@ -42,8 +43,10 @@ Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
                     "(a.backend_start IS NULL OR a.backend_start = l.backend_start))) AS held, "
                     "CASE WHEN owner IS NULL THEN 0 ELSE (extract(epoch FROM acquired_at) * "
                     "1000000)::bigint END, coalesce(greatest(extract(epoch FROM expires_at - "
-                    "clock_timestamp()) * 1000, 0), 0)::bigint FROM " +
-                    side_ + "outbox_lease l WHERE ") +
+                    "clock_timestamp()) * 1000, 0), 0)::bigint, source, (SELECT "
+                    "coalesce(string_agg(route, E'\\n' ORDER BY route COLLATE \"C\"), '') FROM " +
+                    side_ + "outbox_routes r WHERE r.source = l.source) FROM " + side_ +
+                    "outbox_lease l WHERE ") +
             kOfTable + " ORDER BY held DESC, epoch DESC" + (lock ? " FOR UPDATE" : ""),
         Params().text(table_));
     if (!rows.ok()) return rows.status();
@@ -55,6 +58,8 @@ Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
         lease.held = rows->boolean(row, 2);
         lease.acquired_at_us = rows->integer(row, 3);
         lease.expires_in_ms = lease.held ? rows->integer(row, 4) : 0;
+        lease.tenants = relay::tenants_of(rows->text(row, 5), table_);
+        lease.routes = lines_of(rows->text(row, 6));
         leases.push_back(std::move(lease));
     }
     return leases;

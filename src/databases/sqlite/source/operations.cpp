@@ -11,6 +11,7 @@
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/source/route_ledgers.h"
 #include "databases/sqlite/source/table.h"
+#include "relay/tenants.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -104,7 +105,11 @@ class SqliteOperations final : public Operations {
           has_audit_(has_audit),
           ledgers_(*database_, config_, table_) {}
 
-    Result<LeaseInfo> lease() override { return ledgers_.lease(); }
+    Result<std::vector<LeaseInfo>> leases() override {
+        auto leases = ledgers_.leases();
+        if (!leases.ok()) return leases.status();
+        return leases_with_routes(std::move(*leases));
+    }
 
     Result<std::vector<RouteInfo>> routes() override {
         const std::string of_table = kOfTable;
@@ -163,13 +168,15 @@ class SqliteOperations final : public Operations {
     }
 
     Result<std::vector<StandbyInfo>> standbys() override {
-        Statement rows(*database_,
-                       std::string("SELECT owner, routes, seen_at FROM outbox_standbys WHERE ") +
-                           kOfTable + " AND seen_at > ?2 ORDER BY owner");
+        Statement rows(
+            *database_,
+            std::string("SELECT owner, routes, seen_at, source FROM outbox_standbys WHERE ") +
+                kOfTable + " AND seen_at > ?2 ORDER BY owner");
         rows.bind(table_).bind(now_us() - kRateIsFreshUs);
         std::vector<StandbyInfo> standbys;
         while (rows.step()) {
-            standbys.push_back({rows.string(0), lines_of(rows.text(1)), rows.integer(2)});
+            standbys.push_back({rows.string(0), lines_of(rows.text(1)), rows.integer(2),
+                                relay::tenants_of(rows.text(3), table_)});
         }
         if (Status status = rows.status(); !status.ok()) return status;
         return standbys;

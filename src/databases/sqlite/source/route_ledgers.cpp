@@ -9,6 +9,7 @@
 
 #include "core/sql_text.h"
 #include "databases/sqlite/source/lease.h"
+#include "relay/tenants.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -69,33 +70,39 @@ Result<bool> is_other_table(Database& database, const std::string& table) {
     return *last < top;
 }
 
-Result<LeaseInfo> RouteLedgers::lease() {
+Result<std::vector<LeaseInfo>> RouteLedgers::leases() {
     Statement row(database_,
-                  "SELECT owner, epoch, owner IS NOT NULL AND expires_at > ?2 AS held, "
-                  "acquired_at, expires_at - ?2, locked, source FROM outbox_lease WHERE " +
-                      std::string(kOfTable) + " ORDER BY held DESC, epoch DESC");
+                  "SELECT owner, epoch, owner IS NOT NULL AND expires_at > ?2, acquired_at, "
+                  "expires_at - ?2, locked, source, (SELECT group_concat(route, char(10)) FROM "
+                  "outbox_routes r WHERE r.source = l.source) FROM outbox_lease l WHERE " +
+                      std::string(kOfTable) + " ORDER BY epoch DESC");
     row.bind(table_).bind(now_us());
-    LeaseInfo lease;
-    for (bool first = true; !lease.held && row.step(); first = false) {
+    std::vector<LeaseInfo> leases;
+    while (row.step()) {
         const bool gone = row.integer(5) != 0 && owner_is_gone(database_.path(), row.string(6));
-        const bool held = row.integer(2) != 0 && !gone;
-        if (!held && !first) continue;
+        LeaseInfo lease;
         lease.owner = row.string(0);
         lease.epoch = static_cast<std::uint64_t>(row.integer(1));
-        lease.held = held;
+        lease.held = row.integer(2) != 0 && !gone;
         lease.acquired_at_us = lease.owner.empty() ? 0 : row.integer(3);
         lease.expires_in_ms = lease.held ? row.integer(4) / 1000 : 0;
+        lease.tenants = relay::tenants_of(row.text(6), table_);
+        lease.routes = lines_of(row.text(7));
+        std::sort(lease.routes.begin(), lease.routes.end());
+        leases.push_back(std::move(lease));
     }
     if (Status status = row.status(); !status.ok()) return status;
-    return lease;
+    std::stable_partition(leases.begin(), leases.end(),
+                          [](const LeaseInfo& lease) { return lease.held; });
+    return leases;
 }
 
 Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
     WriteTransaction transaction(database_);
     if (Status status = transaction.begin(); !status.ok()) return status;
-    const auto held = lease();
+    const auto held = leases();
     if (!held.ok()) return held.status();
-    if (held->held) return relay_is_running(held->owner);
+    if (!held->empty() && held->front().held) return relay_is_running(held->front().owner);
     const auto done = change();
     if (!done.ok()) return done.status();
     return *done ? transaction.commit() : Status();

@@ -35,7 +35,8 @@ class RouteLedgers {
     RouteLedgers(Database& database, const SqliteSourceConfig& config, std::string table)
         : database_(database), config_(config), table_(std::move(table)) {}
 
-    Result<LeaseInfo> lease();
+    /// The held ones first.
+    Result<std::vector<LeaseInfo>> leases();
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
     /// See `Operations::is_other_table`.
     Result<bool> are_of_another();

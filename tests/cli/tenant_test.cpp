@@ -301,9 +301,11 @@ TEST_P(Tenants, WhoIsPausedAndOfWhomMostWaitsIsShownWithoutARelay) {
 TEST_P(Tenants, RelaysOfSomeOfThemEachAreToldApart) {
     Process one = relay({"--tenant", "aaaa", "--to", "second=null:"});
     Process other = relay({"--tenant", "bbbb"});
-    Process standby = relay({"--tenant", "bbbb"});
     write("aaaa", 1);
+    write("bbbb", 1);
     await_sent(one, "aaaa", numbers(1, 1));
+    await_sent(other, "bbbb", numbers(1, 1));
+    Process standby = relay({"--tenant", "bbbb"});
     json status;
     EXPECT_TRUE(eventually(60s, "all three are known", [&] {
         status = result({"status"});

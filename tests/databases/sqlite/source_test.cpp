@@ -115,6 +115,28 @@ class SqliteSource : public testing::Test {
         static_cast<void>(value_of(recorder.begin(batch.epoch, routes)));
         return batch;
     }
+    // A term in which two events were sent and are to be recorded.
+    struct Sent {
+        std::unique_ptr<spi::Source> source;
+        std::unique_ptr<spi::Recorder> recorder;
+        std::unique_ptr<spi::Reader> reader;
+        std::unique_ptr<spi::LeaseStore> lease;
+        std::vector<spi::Position> positions{1, 2};
+        spi::RecordBatch done;
+    };
+    Sent two_are_sent() {
+        db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+        Sent out;
+        out.source = open();
+        out.recorder = value_of(out.source->open_recorder());
+        out.reader = value_of(out.source->open_reader("default", {}));
+        spi::EventBatch batch;
+        EXPECT_EQ(read(*out.reader, batch).size(), 2U);
+        out.lease = value_of(out.source->open_lease());
+        out.done = begin(*out.lease, *out.recorder);
+        out.done.finished.push_back({0, out.positions});
+        return out;
+    }
     // Of what ANALYZE has written; once, for who has not read it since.
     void make_analysis_unreadable() {
         db_.exec("ANALYZE; PRAGMA wal_checkpoint(TRUNCATE); CREATE TABLE beside (a)");
@@ -234,16 +256,8 @@ TEST_F(SqliteSource, SeesWhatIsWrittenBetweenIdlePolls) {
 }
 
 TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
-    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
-    const auto source = open();
-    const auto recorder = value_of(source->open_recorder());
-    const auto reader = value_of(source->open_reader("default", {}));
-    spi::EventBatch batch;
-    ASSERT_EQ(read(*reader, batch).size(), 2U);
-    const auto lease = value_of(source->open_lease());
-    spi::RecordBatch done = begin(*lease, *recorder);
-    const std::vector<spi::Position> positions{1, 2};
-    done.finished.push_back({0, positions});
+    const Sent sent = two_are_sent();
+    const auto& [source, recorder, reader, lease, positions, done] = sent;
     {
         const FullDisk full;
         for (int attempt = 0; attempt < 3; ++attempt) {
@@ -265,25 +279,17 @@ TEST_F(SqliteSource, AFullDiskLosesNothingAndRecordingGoesOnAfterwards) {
 // SQLite passes over the error and ends the transaction: what comes behind it would be committed
 // statement by statement.
 TEST_F(SqliteSource, AnalysisThatCannotBeReadEndsNoTransactionUnderARecord) {
-    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't'); ANALYZE");
-    const auto source = open();
-    const auto recorder = value_of(source->open_recorder());
-    const auto reader = value_of(source->open_reader("default", {}));
-    spi::EventBatch batch;
-    ASSERT_EQ(read(*reader, batch).size(), 2U);
-    const auto lease = value_of(source->open_lease());
-    spi::RecordBatch done = begin(*lease, *recorder);
-    const std::vector<spi::Position> positions{1, 2};
-    done.finished.push_back({0, positions});
+    db_.exec("ANALYZE");
+    const Sent sent = two_are_sent();
     const auto segments = [&] { return db_.number("SELECT count(*) FROM outbox_ledger_segments"); };
     ASSERT_EQ(segments(), 0);
     make_analysis_unreadable();
-    const Status status = recorder->record(done);
+    const Status status = sent.recorder->record(sent.done);
     ASSERT_TRUE(FullDisk::has_failed());
     ASSERT_FALSE(status.ok());
     EXPECT_THAT(status.error().message, HasSubstr("the schema could not be read whole"));
     EXPECT_EQ(segments(), 0);
-    ASSERT_TRUE(recorder->record(done).ok());
+    ASSERT_TRUE(sent.recorder->record(sent.done).ok());
     EXPECT_EQ(segments(), 1);
 }
 

@@ -143,10 +143,9 @@ inline constexpr std::string_view kAcquiredUs =
 /// gives it another value, and VACUUM FULL or a plain TRUNCATE does not (unless nothing else tells
 /// where its numbers come from). Of a table whose ids do not come again it is empty.
 [[nodiscard]] std::string life_of(const Table& table);
-/// SQL: what a sequence, an expression of type regclass, gave last; where what it gives next was
-/// set
-/// (`setval` with false, RESTART WITH), for which the server's function has no answer, the one
-/// before.
+/// SQL: what a sequence, an expression of type regclass, gave last. Where it was set what it gives
+/// next (`setval` with false, RESTART WITH), for which the server's function has no answer: the
+/// number before.
 [[nodiscard]] std::string last_of_sequence(const std::string& sequence);
 /// SQL behind FROM: the sequences, as s, that a table takes numbers from.
 [[nodiscard]] std::string sequences_of(const Table& table);

@@ -308,10 +308,11 @@ Status tell_all_rights(Connection& connection, const Table& table,
 
 // They are no triggers: the server refuses the statement, which asks what it has changed.
 Status tell_rules(Connection& connection, const Table& table, std::vector<spi::Finding>& findings) {
+    if (table.keep) return {};
     const Result<Rows> rows = connection.query(
         "SELECT quote_ident(rulename) FROM pg_rewrite WHERE ev_class = to_regclass($1) AND "
-        "is_instead AND ev_type IN ('2', '4') ORDER BY rulename",
-        Params().text(table.sql));
+        "is_instead AND ev_type = $2::text::\"char\" ORDER BY rulename",
+        Params().text(table.sql).text(table.mark ? "2" : "4"));  // UPDATE, DELETE
     if (!rows.ok()) return rows.status();
     for (int row = 0; row < rows->size(); ++row) {
         const std::string drop = "DROP RULE " + rows->string(row, 0) + " ON " + table.sql;

@@ -17,6 +17,7 @@
 #include "print.h"
 #include "registry.h"
 #include "runtime/exit_codes.h"
+#include "webhook/registry.h"
 
 namespace outbox::app {
 namespace {
@@ -25,6 +26,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kLettersOfEvent = 1'000;  // at most one for each route
 constexpr std::size_t kLettersOfKey = 100;      // of one route, of which the first is told
+constexpr std::size_t kEndpointsOfEvent = 50;
 constexpr std::size_t kFieldColumns = 60;
 constexpr std::size_t kTextColumn = 22;  // behind a time
 constexpr std::size_t kReasonColumn = 4;
@@ -105,6 +107,7 @@ Status open_consumer(const runtime::Invocation& invocation, SourceConfig config,
                 "the database of --consumer-db has no consumer's tables: outbox migrate --db URL "
                 "--only consumer makes them"};
     }
+    places.webhooks.push_back(config);
     places.consumers.push_back(
         {config.url, [asked = std::shared_ptr(std::move(*consumer))](const std::string& id) {
              return asked->find(id);
@@ -126,6 +129,7 @@ Result<Places> open_places(const SourceConfig& config, BlocksKey blocks_key) {
     auto operations = open_operations(config, places.tracer->table().name);
     if (!operations.ok()) return operations.error();
     places.operations = std::move(*operations);
+    places.webhooks.push_back(config);
     places.blocks_key = std::move(blocks_key);
     return places;
 }
@@ -191,6 +195,45 @@ void add_received(const Places& places, const std::string& id, Facts& facts) {
     }
 }
 
+// Nothing: the database has no tables of webhooks.
+Result<std::optional<EndpointDeliveries>> deliveries_in(const SourceConfig& config,
+                                                        const std::string& id,
+                                                        const std::string& key, std::size_t limit) {
+    auto sql = open_consumer_sql(config.url, static_cast<int>(config.connect_timeout.count()),
+                                 {config.owners});
+    if (!sql.ok()) return sql.status();
+    const auto registry = webhook::Registry::make(std::move(*sql), {});
+    const auto there = registry->has_tables();
+    if (!there.ok()) return there.status();
+    if (!*there) return std::optional<EndpointDeliveries>();
+    auto found = id.empty() ? registry->deliveries_of_key(key, limit)
+                            : registry->deliveries_of_event(id, limit);
+    if (!found.ok()) return found.status();
+    return std::optional(std::move(*found));
+}
+
+// Of an event, or of a key where no id is given. A database that does not answer is told by
+// `unasked`.
+std::optional<EndpointDeliveries> deliveries_of(const Places& places, const std::string& id,
+                                                const std::string& key, std::size_t limit,
+                                                std::vector<std::string>& unasked) {
+    std::optional<EndpointDeliveries> all;
+    for (const SourceConfig& config : places.webhooks) {
+        auto found = deliveries_in(config, id, key, limit);
+        if (!found.ok()) {
+            unasked.push_back(redact(config.url) +
+                              ": webhooks: " + redact(describe(found.error())));
+            continue;
+        }
+        if (!*found) continue;
+        if (!all) all.emplace();
+        std::move((*found)->found.begin(), (*found)->found.end(), std::back_inserter(all->found));
+        all->more = all->more || (*found)->more;
+        all->delivered = all->delivered || (*found)->delivered;
+    }
+    return all;
+}
+
 // The event itself, out of a dead letter where its row is gone; nothing: it is not known.
 std::optional<TracedEvent> event_of(const Facts& facts) {
     if (facts.trace.row || facts.dead.empty()) return facts.trace.row;
@@ -227,10 +270,16 @@ Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     facts.lease = event             ? lease_of_tenant(*leases, event->tenant_id)
                   : leases->empty() ? LeaseInfo{}
                                     : leases->front();
+    facts.others_are_served =
+        std::any_of(leases->begin(), leases->end(), [&](const LeaseInfo& one) {
+            return one.held && !one.tenants.empty() && one.tenants != facts.lease.tenants;
+        });
     auto audit = places.tracer->audit(id);
     if (!audit.ok()) return audit.status();
     facts.audit = std::move(*audit);
     add_received(places, id, facts);
+    facts.webhooks = deliveries_of(places, facts.received_as.empty() ? id : facts.received_as, {},
+                                   kEndpointsOfEvent, facts.unasked);
     if (Status status = add_what_holds(places, facts); !status.ok()) return status;
     return facts;
 }
@@ -308,6 +357,25 @@ ordered_json json_of(const TracedRoute& route) {
     return out;
 }
 
+ordered_json json_of(const EndpointDelivery& one) {
+    return {{"endpoint", one.endpoint},
+            {"id", one.event_id},
+            {"dead", one.dead},
+            {"written_at", time_or_null(one.written_at_us)},
+            {"attempts", one.failing.attempts},
+            {"first_failed_at", time_or_null(one.failing.first_failed_us)},
+            {"next_attempt_at", time_or_null(one.failing.next_attempt_us)},
+            {"error", text_or_null(redact(one.failing.error))},
+            {"endpoint_disabled", one.endpoint_disabled}};
+}
+
+ordered_json json_of(const std::optional<EndpointDeliveries>& webhooks) {
+    ordered_json out = ordered_json::array();
+    if (!webhooks) return out;
+    for (const EndpointDelivery& one : webhooks->found) out.push_back(json_of(one));
+    return out;
+}
+
 ordered_json json_of(const OpenWriter& writer) {
     return {{"pid", writer.pid == 0 ? ordered_json() : ordered_json(writer.pid)},
             {"prepared", text_or_null(writer.prepared)},
@@ -334,6 +402,7 @@ ordered_json json_of(const Facts& facts, const Explanation& explanation) {
     out["relay"] = facts.lease.held ? ordered_json(facts.lease.owner) : ordered_json();
     out["routes"] = ordered_json::array();
     for (const TracedRoute& route : facts.trace.routes) out["routes"].push_back(json_of(route));
+    out["webhooks"] = json_of(facts.webhooks);
     out["timeline"] = ordered_json::array();
     for (const Moment& moment : explanation.timeline) {
         out["timeline"].push_back({{"at", time_or_null(moment.at_us)},
@@ -425,9 +494,12 @@ struct OfKey {
     std::int64_t all_dead = 0;
     std::vector<ScheduledInfo> delayed;
     std::int64_t all_delayed = 0;
+    std::optional<EndpointDeliveries> webhooks;
+    std::vector<std::string> unasked;
     std::vector<OpenWriter> writers;  // where nothing else is known
     [[nodiscard]] bool nothing() const {
-        return waiting.empty() && dead.empty() && delayed.empty();
+        return waiting.empty() && dead.empty() && delayed.empty() &&
+               (!webhooks || webhooks->found.empty());
     }
 };
 
@@ -446,6 +518,9 @@ Result<OfKey> read_key(Places& places, const std::string& key, const std::string
     const auto all_dead = places.operations->count_dead(letters);
     if (!all_dead.ok()) return all_dead.status();
     out.all_dead = *all_dead;
+    if (tenant.empty()) {  // they have none
+        out.webhooks = deliveries_of(places, {}, key, limit, out.unasked);
+    }
     const ScheduledFilter delayed_of_key{.key = key, .tenant = tenant};
     auto delayed = places.operations->scheduled(delayed_of_key, limit);
     if (!delayed.ok()) {  // not every table has some
@@ -459,17 +534,30 @@ Result<OfKey> read_key(Places& places, const std::string& key, const std::string
     return out;
 }
 
+std::string times_text(std::int64_t count) {
+    return std::to_string(count) + (count == 1 ? " time" : " times");
+}
+
 std::string state_of(const EventTrace& trace) {
     std::int64_t attempts = 0;
     for (const TracedRoute& route : trace.routes) {
         if (route.failing) attempts = std::max(attempts, route.failing->attempts);
     }
     if (attempts == 0) return "waiting";  // perhaps for its topic
-    return "failed " + std::to_string(attempts) + (attempts == 1 ? " time" : " times");
+    return "failed " + times_text(attempts);
+}
+
+std::string state_of(const EndpointDelivery& one) {
+    const std::int64_t attempts = one.failing.attempts;
+    return (one.dead        ? std::string("dead")
+            : attempts == 0 ? std::string("waiting")
+                            : "failed " + times_text(attempts)) +
+           " at endpoint " + one.endpoint;
 }
 
 void print_key(const OfKey& of_key, const std::string& key, const TracedTable& table) {
     constexpr std::size_t kTypeColumns = 20;
+    constexpr const char* kNoTenant = "-";  // deliveries to endpoints keep none
     using Align = TextColumns::Align;
     print_field("key", shortened(key, kFieldColumns), Colour::kBold);
     print_field("table", table.name);
@@ -489,6 +577,11 @@ void print_key(const OfKey& of_key, const std::string& key, const TracedTable& t
         lines.push_back(
             {trace.row->id, state_of(trace), trace.row->event_type, trace.row->tenant_id});
     }
+    if (of_key.webhooks) {
+        for (const EndpointDelivery& one : of_key.webhooks->found) {
+            lines.push_back({one.event_id, state_of(one), one.event_type, kNoTenant});
+        }
+    }
     for (const ScheduledInfo& delayed : of_key.delayed) {
         lines.push_back({delayed.id, "due " + second_text(delayed.available_at_us),
                          delayed.event_type, delayed.tenant_id});
@@ -496,7 +589,7 @@ void print_key(const OfKey& of_key, const std::string& key, const TracedTable& t
     std::set<std::string> tenants;
     for (Line& line : lines) {
         if (line.tenant.empty()) line.tenant = "default";
-        tenants.insert(line.tenant);
+        if (line.tenant != kNoTenant) tenants.insert(line.tenant);
     }
     std::vector<TextColumns::Heading> heads{
         {"ID", Align::kLeft}, {"STATE", Align::kLeft}, {"TYPE", Align::kLeft}};
@@ -515,6 +608,9 @@ void print_key(const OfKey& of_key, const std::string& key, const TracedTable& t
     };
     rest(of_key.dead.size(), of_key.all_dead, "dead letters");
     if (of_key.more_waiting) std::cout << "more wait; see them with --limit\n";
+    if (of_key.webhooks && of_key.webhooks->more) {
+        std::cout << "endpoints wait for more; see them with --limit\n";
+    }
     rest(of_key.delayed.size(), of_key.all_delayed, "delayed events");
 }
 
@@ -553,6 +649,9 @@ ordered_json json_of_key(const OfKey& of_key, const std::string& key, const Trac
             {"dead_total", of_key.all_dead},
             {"delayed", delayed},
             {"delayed_total", of_key.all_delayed},
+            {"webhooks", json_of(of_key.webhooks)},
+            {"webhooks_are_more", of_key.webhooks && of_key.webhooks->more},
+            {"not_asked", of_key.unasked},
             {"open_transactions", open},
             {"events", ordered_json::array()}};
 }
@@ -621,6 +720,9 @@ int print_key(const runtime::Invocation& invocation, Places& places, const Quest
         }
     } else {
         print_key(of_key, question.key, table);
+    }
+    for (const std::string& place : of_key.unasked) {
+        if (!invocation.options.flag("json")) std::cout << "not asked: " << place << "\n";
     }
     if (explained->first && !invocation.options.flag("json")) {
         std::cout << "\nthe first that waits:\n\n";

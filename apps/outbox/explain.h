@@ -34,10 +34,11 @@ struct Places {
     std::unique_ptr<EventTracer> tracer;
     std::unique_ptr<Operations> operations;
     std::vector<ConsumersPlace> consumers = {};
+    std::vector<SourceConfig> webhooks = {};  ///< Databases that may hold deliveries of some.
     BlocksKey blocks_key;
 };
 
-/// Connects; without a consumer's database.
+/// Connects; without a consumer's database, with the webhooks of the source's.
 Result<Places> open_places(const SourceConfig& config, BlocksKey blocks_key);
 
 /// As `outbox explain --json` prints it; what a consumer's database did not answer is a remark.

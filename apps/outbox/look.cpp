@@ -39,8 +39,14 @@ void look_at_route(const runtime::RelayConfig& config, const runtime::RouteConfi
     if (!status.ok()) return;
     const auto text = describe_destination(config, route);
     if (!text.ok()) findings.push_back({kFail, name + ": " + describe(text.error()), {}});
-    if (!text.ok() || text->empty()) return;
-    findings.push_back({kOk, "route " + route.name + ": " + *text, {}});
+    if (text.ok() && !text->empty()) {
+        findings.push_back({kOk, "route " + route.name + ": " + *text, {}});
+    }
+    const auto warnings = warnings_of_destination(config, route);
+    if (!warnings.ok()) findings.push_back({kFail, name + ": " + describe(warnings.error()), {}});
+    for (std::size_t i = 0; warnings.ok() && i < warnings->size(); ++i) {
+        findings.push_back({kWarn, "route " + route.name + ": " + (*warnings)[i], {}});
+    }
 }
 
 }  // namespace

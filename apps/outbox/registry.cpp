@@ -446,4 +446,12 @@ Result<std::string> describe_destination(const runtime::RelayConfig& config,
     return text + *store;
 }
 
+Result<std::vector<std::string>> warnings_of_destination(const runtime::RelayConfig& config,
+                                                         const runtime::RouteConfig& route) {
+    const auto broker = find_broker(route.to);
+    if (!broker.ok()) return broker.error();
+    if ((*broker)->warnings == nullptr) return std::vector<std::string>();
+    return (*broker)->warnings(destination_of(config, route));
+}
+
 }  // namespace outbox::app

@@ -126,5 +126,8 @@ Result<std::vector<TopicReport>> look_at_topics(const runtime::RelayConfig& conf
 /// What `--check` says of the destination beside that it is right; or "".
 Result<std::string> describe_destination(const runtime::RelayConfig& config,
                                          const runtime::RouteConfig& route);
+/// What keeps events from some of those who are to get them there. Blocks as `Broker::warnings`.
+Result<std::vector<std::string>> warnings_of_destination(const runtime::RelayConfig& config,
+                                                         const runtime::RouteConfig& route);
 
 }  // namespace outbox::app

@@ -210,6 +210,7 @@ nlohmann::ordered_json json_of(const Report& report) {
             {"failing", report.database.failing},
             {"dead", report.database.dead},
             {"scheduled", report.database.scheduled},
+            {"owed", report.database.owed},
             {"rate_per_s", total_rate(report)},
             {"lease", json_of(first_lease(report))},
             {"leases", leases},
@@ -434,6 +435,12 @@ void print_summary(const Report& report) {
         print_line("remark", coloured(Colour::kYellow, remark));
     }
     print_line("scheduled", with_commas(database.scheduled));
+    if (database.owed > 0) {
+        print_line("owed", marked(with_commas(database.owed), true, false) +
+                               ": delivered rows that somebody holds or the table keeps, and "
+                               "delayed events that it refuses (rows_refused, delayed_refused in "
+                               "the relay's log)");
+    }
     print_line("failing", marked(with_commas(database.failing), database.failing > 0, false));
     print_line("dead", marked(with_commas(database.dead), false, database.dead > 0));
     print_paused(report);

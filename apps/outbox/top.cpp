@@ -74,6 +74,7 @@ class Outbox {
         sample.backlog = stats->backlog;
         sample.oldest_age_s = stats->oldest_age_s;
         sample.scheduled = stats->scheduled;
+        sample.owed = stats->owed;
         const auto other = outbox_.operations->is_other_table();
         if (!other.ok() && !lacks_rights(other.error())) return other.status();
         sample.remark = table_remark(other.ok() && *other);

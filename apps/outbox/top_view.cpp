@@ -272,6 +272,7 @@ std::vector<Span> summary_of(const TopSample& sample) {
     const std::int64_t dead = sum_of(sample, &RouteInfo::dead);
     items.push_back({"dead " + with_commas(dead), where(dead > 0, Colour::kRed)});
     if (sample.scheduled > 0) items.push_back({"scheduled " + with_commas(sample.scheduled)});
+    if (sample.owed > 0) items.push_back({"owed " + with_commas(sample.owed), Colour::kYellow});
     return items;
 }
 
@@ -609,6 +610,7 @@ std::string top_json(const TopState& state) {
                              {"backlog", sample.backlog},
                              {"oldest_age_s", sample.oldest_age_s},
                              {"scheduled", sample.scheduled},
+                             {"owed", sample.owed},
                              {"remark", text_or_null(sample.remark)},
                              {"rate_per_s", total_rate(sample)},
                              {"routes", std::move(routes)},

@@ -40,6 +40,7 @@ struct TopSample {
     std::int64_t backlog = 0;
     double oldest_age_s = 0;
     std::int64_t scheduled = 0;
+    std::int64_t owed = 0;
     std::string remark;              ///< What `outbox status` remarks of the table; or empty.
     std::vector<RouteInfo> routes;   ///< `rate_per_s` as `TopRates` has it.
     std::vector<WaitingEvent> keys;  ///< The longest first.

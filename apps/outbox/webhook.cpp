@@ -5,7 +5,6 @@
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <poll.h>
 
 #include <outbox/producer/emit.h>
 
@@ -110,13 +109,7 @@ void print_secret(const Given& given) {
 // What the name resolves to now may be something else tomorrow: a word of warning, no more.
 void warn_of_name(const webhook::AddressGuard& guard, const std::string& host,
                   std::chrono::milliseconds timeout) {
-    webhook::Resolver resolver({.timeout = timeout});
-    resolver.start(0, host);
-    pollfd wake{resolver.wake_fd(), POLLIN, 0};
-    ::poll(&wake, 1, static_cast<int>(timeout.count()));
-    std::vector<webhook::Resolved> answers;
-    resolver.take(answers);
-    if (answers.empty()) return warn(host + " is not known to the resolver in time");
+    const auto answers = webhook::resolve_all({&host, 1}, {.timeout = timeout});
     std::string why = answers[0].no.why;
     if (why.empty() && guard.choose(host, answers[0].addresses, 0, why)) return;
     warn(why);

@@ -115,6 +115,10 @@ struct Broker {
     /// What an operator should know of the destination as it is now, in a sentence for `--check`;
     /// null: nothing. Blocks up to the connect timeout. Errors: those of the sink's `check`.
     Result<std::string> (*describe)(const Destination& destination) = nullptr;
+    /// What keeps events from some of those who are to get them there while the route itself is
+    /// sound, each with the remedy; null: nothing. Blocks up to the connect timeout, and once more
+    /// as long for names of hosts. Errors: those of the sink's `check`.
+    Result<std::vector<std::string>> (*warnings)(const Destination& destination) = nullptr;
     /// What is known there of topics of these names, each; null: nothing. Makes none. Blocks up to
     /// the connect timeout, and as long for each topic. Errors: those of the sink's `check`.
     Result<std::vector<TopicReport>> (*topics)(const Destination& destination,

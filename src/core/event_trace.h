@@ -77,6 +77,29 @@ struct OpenWriter {
     std::int64_t statement_at_us = 0;  ///< When its last statement began; likewise.
 };
 
+/// An event that is still to be delivered to an endpoint of webhooks, or was given up on there.
+struct EndpointDelivery {
+    std::string endpoint = {};
+    std::string event_id = {};
+    std::string event_type = {};
+    bool dead = false;               ///< Given up on; kept until an operator decides.
+    std::int64_t written_at_us = 0;  ///< When the route wrote it.
+    FailingEvent failing = {};       ///< Without a code; no attempts: it has not failed.
+    bool endpoint_disabled = false;
+    std::string disabled_because = {};
+    std::int64_t paused_until_us = 0;  ///< The endpoint's circuit is open until then.
+    std::string last_error = {};       ///< Of the endpoint.
+    std::string behind = {};    ///< The first of its key that failed there before it; empty: none.
+    BoundedCount earlier = {};  ///< That wait for the endpoint, too.
+};
+
+/// What a database says of webhooks.
+struct EndpointDeliveries {
+    std::vector<EndpointDelivery> found;
+    bool more = false;       ///< Others are not in `found`.
+    bool delivered = false;  ///< A relay delivers from there.
+};
+
 /// What can be said of the table of an outbox.
 struct TracedTable {
     std::string name = {};

@@ -84,8 +84,12 @@ class Explainer {
             add(line.at_us, "", "`" + line.action + "` by " + line.who + " (" + line.detail + ")");
         }
         tell_received();
+        if (facts_.webhooks) {
+            for (const EndpointDelivery& one : facts_.webhooks->found) tell_delivery(one);
+        }
         settle_state();
-        if (out_.state == "waiting") tell_waits();
+        if (out_.state == "waiting" && waits_for_routes()) tell_waits();
+        if (out_.state == "waiting") tell_endpoints();
         if (out_.state == "dead") tell_dead();
         if (out_.state == "delayed") tell_delay();
         if (out_.state == "gone") tell_gone();
@@ -161,6 +165,18 @@ class Explainer {
         }
     }
 
+    void tell_delivery(const EndpointDelivery& one) {
+        const std::string where = "endpoint " + one.endpoint;
+        add(one.written_at_us, where,
+            "its route wrote it down for this endpoint, and has finished it");
+        if (one.failing.attempts == 0) return;
+        add(one.failing.first_failed_us, where,
+            "failed for the first time; " + times(one.failing.attempts) +
+                " so far, the last with " + cause_of(one.failing) +
+                (one.dead ? "; given up on" : ""),
+            true);
+    }
+
     void tell_letter(const DeadInfo& dead, const std::string& where) {
         add(dead.died_at_us, where,
             "given up on, attempts: " + std::to_string(dead.attempts) + "; " +
@@ -202,15 +218,26 @@ class Explainer {
         return facts_.received && !facts_.received->found.empty();
     }
 
-    void settle_state() {
+    [[nodiscard]] bool waits_for_routes() const {
         const auto& routes = facts_.trace.routes;
         const bool unfinished = std::any_of(routes.begin(), routes.end(),
                                             [&](const TracedRoute& r) { return waits_in(r); });
+        return row() && !row()->finished && (unfinished || routes.empty());
+    }
+
+    // Whether an endpoint waits for it, or has given up on it.
+    [[nodiscard]] bool any_delivery(bool dead) const {
+        return facts_.webhooks &&
+               std::any_of(facts_.webhooks->found.begin(), facts_.webhooks->found.end(),
+                           [&](const EndpointDelivery& one) { return one.dead == dead; });
+    }
+
+    void settle_state() {
         if (row() && facts_.trace.delayed) {
             out_.state = "delayed";
-        } else if (row() && !row()->finished && (unfinished || routes.empty())) {
+        } else if (waits_for_routes() || any_delivery(/*dead=*/false)) {
             out_.state = "waiting";
-        } else if (!facts_.dead.empty()) {
+        } else if (!facts_.dead.empty() || any_delivery(/*dead=*/true)) {
             out_.state = "dead";
         } else if (row()) {
             out_.state = "sent";
@@ -222,7 +249,7 @@ class Explainer {
                 std::any_of(facts_.received->found.begin(), facts_.received->found.end(), applied)
                     ? "applied"
                     : "sent";
-        } else if (!routes.empty() || !facts_.audit.empty()) {
+        } else if (!facts_.trace.routes.empty() || !facts_.audit.empty()) {
             out_.state = "gone";
         }
         if (out_.state == "sent" && !was_received() && facts_.received) {
@@ -258,7 +285,79 @@ class Explainer {
         wait("", "no_relay", text + "; start `outbox relay`");
     }
 
+    // In the order in which an operator would mend it.
+    void tell_endpoint(const EndpointDelivery& one) {
+        const std::string where = "endpoint " + one.endpoint + ": ";
+        if (one.endpoint_disabled) {
+            wait("", "endpoint_disabled",
+                 where + "it is disabled" +
+                     (one.disabled_because.empty() ? "" : ": " + redact(one.disabled_because)) +
+                     "; `outbox webhook enable " + one.endpoint + "` sends what waits for it");
+            return;
+        }
+        const std::int64_t paused_us =
+            one.paused_until_us > facts_.now_us ? one.paused_until_us : 0;
+        if (paused_us != 0) {
+            wait("", "endpoint_paused",
+                 where + "its circuit is open until " + when(paused_us, facts_.now_us) +
+                     (one.last_error.empty() ? "" : ": " + redact(one.last_error)));
+            out_.waits.back().next_attempt_us = paused_us;
+        }
+        if (one.failing.attempts > 0) {
+            wait("", "endpoint_failing",
+                 where + "it failed " + times(one.failing.attempts) +
+                     "; the next attempt is due at " +
+                     when(one.failing.next_attempt_us, facts_.now_us) +
+                     "; the last error: " + cause_of(one.failing));
+            out_.waits.back().next_attempt_us = one.failing.next_attempt_us;
+        } else if (!one.behind.empty()) {
+            wait("", "endpoint_behind",
+                 where + "behind event " + one.behind +
+                     " of its key, which failed there; see `outbox explain " + one.behind + "`");
+            out_.waits.back().behind = one.behind;
+        } else if (paused_us == 0) {
+            wait("", "endpoint_under_way",
+                 where + "nothing that the database knows holds it" +
+                     (one.earlier.count == 0
+                          ? std::string()
+                          : ", and " + std::to_string(one.earlier.count) +
+                                (one.earlier.more ? " or more" : "") + " go there before it"));
+        }
+    }
+
+    void tell_endpoints() {
+        if (!facts_.webhooks) return;
+        if (!facts_.webhooks->delivered && any_delivery(/*dead=*/false)) {
+            wait("", "endpoint_not_served",
+                 "no relay delivers webhooks: one with a route webhook+... to their database does");
+        }
+        for (const EndpointDelivery& one : facts_.webhooks->found) {
+            if (!one.dead) tell_endpoint(one);
+        }
+        tell_given_up();
+        if (facts_.webhooks->more) {
+            out_.remarks.emplace_back(
+                "more endpoints than are named here wait for it: `outbox webhook list`");
+        }
+    }
+
+    void tell_given_up() {
+        if (!facts_.webhooks) return;
+        for (const EndpointDelivery& one : facts_.webhooks->found) {
+            if (!one.dead) continue;
+            out_.remarks.push_back(
+                "endpoint " + one.endpoint +
+                " was given up on: mend the cause, then `outbox webhook enable " + one.endpoint +
+                "` sends all that failed there once more, fresh attempts for each");
+        }
+    }
+
     void tell_dead() {
+        tell_given_up();
+        if (!facts_.dead.empty()) tell_letters();
+    }
+
+    void tell_letters() {
         const bool asked =
             std::all_of(facts_.dead.begin(), facts_.dead.end(), [](const DeadInfo& dead) {
                 return dead.retry_requested_at_us != 0 && dead.route_known;
@@ -303,15 +402,20 @@ class Explainer {
 
     void tell_waits() {
         tell_paused();
-        if (!facts_.lease.held) tell_no_relay();
+        const bool of_others = facts_.trace.routes.empty() && facts_.others_are_served;
+        if (!facts_.lease.held && !of_others) tell_no_relay();
         if (facts_.table.is_other) {
             wait("", "other_table", other_table_text("nothing is known of this event"));
             return;
         }
         if (facts_.trace.routes.empty()) {
             wait("", "no_routes",
-                 "the table has no route that serves it: a relay makes its routes known when it "
-                 "starts");
+                 of_others
+                     ? "relays lead that serve other tenants, and none that serves its own, " +
+                           row()->tenant_id + ": start one with `--tenant " + row()->tenant_id +
+                           "`, or one that serves all"
+                     : "the table has no route that serves it: a relay makes its routes "
+                       "known when it starts");
         }
         for (const TracedRoute& route : facts_.trace.routes) {
             if (waits_in(route)) tell_waits_of(route);
@@ -510,6 +614,10 @@ class Explainer {
             out_.remarks.emplace_back(
                 "rows that are published stay until they are pruned, so that its transaction was "
                 "rolled back, or its row was pruned or deleted: what is kept does not tell which");
+        }
+        if (facts_.webhooks) {
+            out_.remarks.emplace_back(
+                "no endpoint of webhooks waits for it; what was delivered to one leaves nothing");
         }
         tell_writers();
         for (const std::string& other : facts_.table.others) {

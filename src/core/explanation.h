@@ -26,7 +26,8 @@ struct Waiting {
     std::string route;  ///< Empty: every route.
     /// "tenant_paused", "delayed", "no_relay", "other_table", "no_routes", "circuit_open",
     /// "failing", "part_down", "behind", "behind_dead", "route_error", "open_transaction",
-    /// "under_way".
+    /// "under_way"; of webhooks "endpoint_disabled", "endpoint_paused", "endpoint_failing",
+    /// "endpoint_behind", "endpoint_not_served", "endpoint_under_way".
     std::string_view reason;
     std::string text;
     std::string behind = {};           ///< The id of the event that it is behind.
@@ -47,7 +48,8 @@ struct Facts {
     std::string id;
     TracedTable table;
     EventTrace trace;
-    LeaseInfo lease;
+    LeaseInfo lease;                 ///< Of those who serve its tenant.
+    bool others_are_served = false;  ///< Relays lead that serve other tenants alone.
     std::vector<RouteInfo> routes;
     std::vector<DeadInfo> dead;         ///< Of the event.
     std::vector<DeadInfo> dead_of_key;  ///< Of its key, the first of each route; none of its own.
@@ -55,7 +57,9 @@ struct Facts {
     std::vector<OpenWriter> writers;
     std::vector<PausedTenant> paused;          ///< Tenants of the table.
     std::optional<ReceivedMessages> received;  ///< Nothing: no consumer's database was asked.
-    std::vector<std::string> unasked;  ///< Consumers' databases that did not answer: which, why.
+    std::vector<std::string> unasked;  ///< Databases that did not say what was received: which,
+                                       ///< why.
+    std::optional<EndpointDeliveries> webhooks;  ///< Nothing: no database that was asked has some.
     std::string received_as;  ///< The id by which consumers know it; empty: the event's own.
     std::int64_t now_us = 0;
     /// Whether dead letters of a route block their keys; nothing: not known.

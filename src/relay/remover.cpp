@@ -60,6 +60,7 @@ Status Remover::turn(std::chrono::milliseconds max_wait) {
     const auto removed = recorder_.remove(epoch_, batch_);
     if (!removed.ok()) return removed.status();
     left_ = removed->left;
+    kept_.store(removed->kept, std::memory_order_relaxed);
     if (removed->refusal != refusal_) {
         refusal_ = removed->refusal;
         refusal_changed_ = true;

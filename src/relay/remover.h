@@ -47,6 +47,8 @@ class Remover {
     void take_removed(std::vector<Position>& out);
 
     [[nodiscard]] std::size_t pending() const { return pending_.load(std::memory_order_relaxed); }
+    /// Of these, rows that the table keeps.
+    [[nodiscard]] std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
     /// Says while no more may be read.
     [[nodiscard]] const std::atomic<bool>& full() const { return full_; }
     /// Nothing is left that another turn would remove now. Of the thread that turns.
@@ -60,6 +62,7 @@ class Remover {
     spi::Recorder& recorder_;
     const std::uint64_t epoch_;
     std::atomic<std::size_t> pending_{0};
+    std::atomic<std::size_t> kept_{0};
     std::atomic<bool> full_{false};
     std::size_t inherited_ = 0;
 

@@ -153,7 +153,9 @@ void Term::finish(std::int64_t grace_ms) {
 
 spi::Recorder::Stats Term::database_stats() const {
     spi::Recorder::Stats stats = housekeeper_->database_stats();
+    stats.owed += static_cast<std::int64_t>(remover_->kept());
     // Rows that are finished and not yet removed are no backlog.
+    if (stats.without_finished) return stats;
     const auto done = static_cast<std::int64_t>(remover_->pending());
     stats.backlog = std::max<std::int64_t>(0, stats.backlog - done);
     return stats;

@@ -1,5 +1,6 @@
 #include "webhook/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "consumer/operator_sql.h"
@@ -9,6 +10,8 @@ namespace outbox::webhook {
 namespace {
 
 using consumer::number;
+
+constexpr std::int64_t kMaxCounted = 1'000;  // deliveries before one
 
 struct Columns {
     const consumer::Sql::Row& row;
@@ -71,6 +74,16 @@ class SqlRegistry final : public Registry {
         if (!found.ok()) return found.status();
         if (found->empty()) return std::optional<EndpointReport>();
         return std::optional(std::move(found->front()));
+    }
+
+    Result<EndpointDeliveries> deliveries_of_event(const std::string& id,
+                                                   std::size_t limit) override {
+        return deliveries("d.event_id = $1", id, limit);
+    }
+
+    Result<EndpointDeliveries> deliveries_of_key(const std::string& key,
+                                                 std::size_t limit) override {
+        return deliveries("d.key = $1", key, limit);
     }
 
     Status set_secrets(const std::string& id, std::int64_t revision,
@@ -207,6 +220,60 @@ class SqlRegistry final : public Registry {
         if (!rows.ok()) return rows.status();
         std::vector<EndpointReport> out;
         for (const consumer::Sql::Row& row : *rows) out.push_back(report(row));
+        return out;
+    }
+
+    Result<EndpointDeliveries> deliveries(const std::string& condition, const std::string& value,
+                                          std::size_t limit) {
+        const auto time = [this](const std::string& column) { return sql_->microseconds(column); };
+        const std::string of_endpoint =
+            " FROM outbox_webhook_deliveries b WHERE b.endpoint_id = d.endpoint_id AND b.position "
+            "< "
+            "d.position AND NOT b.dead";
+        const auto rows = sql_->run(
+            "SELECT d.endpoint_id, d.event_id, d.event_type, CASE WHEN d.dead THEN 1 ELSE 0 END, " +
+                time("d.created_at") + ", d.attempts, " + time("d.first_failed_at") + ", " +
+                time("d.next_attempt_at") +
+                ", d.last_error, CASE WHEN e.state = 'disabled' THEN 1 ELSE 0 END, e.reason, " +
+                time("e.paused_until") + ", e.last_error, (SELECT b.event_id" + of_endpoint +
+                " AND b.attempts > 0 AND b.key = d.key ORDER BY b.position LIMIT 1), "
+                "(SELECT count(*) FROM (SELECT 1" +
+                of_endpoint + " LIMIT " + std::to_string(kMaxCounted + 1) +
+                ") x) FROM outbox_webhook_endpoints e JOIN outbox_webhook_deliveries d "
+                "ON d.endpoint_id = e.endpoint_id WHERE " +
+                condition + " ORDER BY d.attempts DESC, e.endpoint_id, d.position LIMIT " +
+                std::to_string(limit + 1),
+            {value});
+        if (!rows.ok()) return rows.status();
+        EndpointDeliveries out;
+        for (const consumer::Sql::Row& row : *rows) out.found.push_back(delivery(row));
+        out.more = out.found.size() > limit;
+        if (out.more) out.found.pop_back();
+        const auto by = delivering();
+        if (!by.ok()) return by.status();
+        out.delivered = by->held;
+        return out;
+    }
+
+    static EndpointDelivery delivery(const consumer::Sql::Row& row) {
+        EndpointDelivery out;
+        Columns next{row};
+        out.endpoint = next.text();
+        out.event_id = next.text();
+        out.event_type = next.text();
+        out.dead = next.number() != 0;
+        out.written_at_us = next.number();
+        out.failing.attempts = next.number();
+        out.failing.first_failed_us = next.number();
+        out.failing.next_attempt_us = next.number();
+        out.failing.error = next.text();
+        out.endpoint_disabled = next.number() != 0;
+        out.disabled_because = next.text();
+        out.paused_until_us = next.number();
+        out.last_error = next.text();
+        out.behind = next.text();
+        const std::int64_t earlier = next.number();
+        out.earlier = {std::min(earlier, kMaxCounted), earlier > kMaxCounted};
         return out;
     }
 

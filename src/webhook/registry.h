@@ -9,6 +9,7 @@
 
 #include <outbox/result.h>
 
+#include "core/event_trace.h"
 #include "webhook/endpoint.h"
 
 namespace outbox::consumer {
@@ -59,6 +60,12 @@ class Registry {
     virtual Result<std::vector<EndpointReport>> list(bool count) = 0;
     /// None: there is no such endpoint.
     virtual Result<std::optional<EndpointReport>> get(const std::string& id) = 0;
+    /// What is not over of one event, by its id, or of a key: those that failed most first. What is
+    /// delivered leaves nothing. A key reads the table of deliveries.
+    virtual Result<EndpointDeliveries> deliveries_of_event(const std::string& id,
+                                                           std::size_t limit) = 0;
+    virtual Result<EndpointDeliveries> deliveries_of_key(const std::string& key,
+                                                         std::size_t limit) = 0;
     /// kConflict: somebody changed the endpoint since it had `revision`.
     virtual Status set_secrets(const std::string& id, std::int64_t revision,
                                const std::string& secrets) = 0;

@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <optional>
+#include <poll.h>
 #include <string_view>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -289,6 +290,23 @@ Clock::time_point Resolver::next_end() const {
         }
     }
     return end;
+}
+
+std::vector<Resolved> resolve_all(std::span<const std::string> hosts,
+                                  const ResolverOptions& options, Lookup lookup) {
+    using std::chrono::milliseconds;
+    constexpr std::int64_t kLongestWaitMs = 1'000;
+    Resolver resolver(options, std::move(lookup));
+    for (std::size_t i = 0; i < hosts.size(); ++i) resolver.start(i, hosts[i]);
+    std::vector<Resolved> out;
+    while (out.size() < hosts.size()) {
+        const auto left = std::chrono::ceil<milliseconds>(resolver.next_end() - Clock::now());
+        pollfd wake{.fd = resolver.wake_fd(), .events = POLLIN, .revents = 0};
+        ::poll(&wake, 1,
+               static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestWaitMs)));
+        resolver.take(out);
+    }
+    return out;
 }
 
 }  // namespace outbox::webhook

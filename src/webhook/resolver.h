@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -82,5 +83,11 @@ class Resolver {
     std::vector<Asked> asked_;                  // oldest first
     std::unordered_set<std::string> answered_;  // hosts that were, the last time
 };
+
+/// The answers for hosts, which are their indexes' tokens. Blocks until each has one, up to the
+/// timeout.
+[[nodiscard]] std::vector<Resolved> resolve_all(std::span<const std::string> hosts,
+                                                const ResolverOptions& options = {},
+                                                Lookup lookup = system_lookup);
 
 }  // namespace outbox::webhook

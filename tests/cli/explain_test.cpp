@@ -487,6 +487,7 @@ TEST_P(Explain, OnlyRoutesOfItsTenantAreToldOfAnEvent) {
     }));
     EXPECT_EQ(event("02")["routes"], json::array());
     EXPECT_EQ(reasons(event("02")), "no_routes");
+    EXPECT_THAT(event("02")["waits"][0]["text"], HasSubstr("start one with `--tenant t02`"));
 }
 
 TEST_P(Explain, AKeyIsItsTenantsOwn) {

@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/adopted_tables.h"
 #include "tests/support/eventually.h"
 #include "tests/support/full_run.h"
+#include "tests/support/http_client.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -114,10 +117,11 @@ class HostileRows : public testing::Test {
     void SetUp() override {
         ASSERT_EQ(outbox_.run({"migrate", "--db", url_, "--only", "consumer"}).status.code, 0);
     }
-    Process relay(const std::string& table, const std::string& mode = "auto") {
+    Process relay(const std::string& table, const std::string& mode = "auto",
+                  const std::string& admin = "off") {
         return outbox_.start_relay({"--from", url_, "--to",
                                     "mailbox+postgresql" + url_.substr(url_.find(':')), "--table",
-                                    table, "--mode", mode, "--admin", "off", "--retry-base-ms",
+                                    table, "--mode", mode, "--admin", admin, "--retry-base-ms",
                                     "10", "--retry-max-ms", "10", "--log-format", "json"});
     }
     bool try_exec(const std::string& sql) {
@@ -371,6 +375,47 @@ TEST_F(HostileRows, ARowThatAForeignKeyKeepsIsNotSentAgainAndRemovedLater) {
     ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "0", running));
     EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox"), "200");
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+// While it runs, and by the database alone.
+TEST_F(HostileRows, RowsThatAreSentAndThatTheTableKeepsAreOwedAndNoBacklog) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    const auto status = [&] {
+        return nlohmann::json::parse(outbox_.run({"status", "--db", url_, "--json"}).out);
+    };
+    pg_.exec(
+        "SELECT outbox_emit('orders', '{}', key => 'k-' || i) FROM generate_series(1, 9) i; "
+        "UPDATE outbox_events SET occurred_at = now() - interval '1 hour'");
+    EXPECT_EQ(status()["backlog"], 9);
+    EXPECT_GT(status()["oldest_age_s"], 3'000.0);
+    pg_.exec(
+        "CREATE TABLE audit (of bigint REFERENCES outbox_events (position)); "
+        "INSERT INTO audit VALUES (2), (5)");
+    const int port = free_port();
+    Process running = relay("outbox_events", "auto", "127.0.0.1:" + std::to_string(port));
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "2", running));
+    const auto shows = [&](const std::string& figure) {
+        const std::string page = http(port, "GET", "/metrics").body;
+        const auto [name, value] =
+            std::pair(figure.substr(0, figure.find(' ')), figure.substr(figure.find(' ')));
+        return page.find(name + "{source=\"public.outbox_events\"}" + value + "\n") !=
+               std::string::npos;
+    };
+    ASSERT_TRUE(eventually(kDeadline, "they are owed", [&] {
+        return shows("outbox_owed 2") && shows("outbox_oldest_age_seconds 0") &&
+               shows("outbox_backlog 0");
+    })) << http(port, "GET", "/metrics").body;
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    pg_.exec("SELECT outbox_emit('orders', '{}', key => 'k-1')");
+    const nlohmann::json waiting = status();
+    EXPECT_EQ(waiting["backlog"], 1);
+    EXPECT_LT(waiting["oldest_age_s"], 3'000.0);
+    // Nor is a number that somebody wrote by hand in its way.
+    pg_.exec(
+        "INSERT INTO outbox_events (position, aggregate_type, aggregate_id, event_type, "
+        "occurred_at) "
+        "OVERRIDING SYSTEM VALUE VALUES (-5, 'Order', 'o', 'Made', now() - interval '1 hour')");
+    EXPECT_EQ(status()["backlog"], 2);
 }
 
 TEST_F(HostileRows, ADelayedEventThatTheOutboxRefusesWaitsAlone) {

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -142,6 +143,49 @@ TEST_P(WebhookCommands, StatusShowsWhatWaitsAndThatNobodyDelivers) {
     one = result(status(true))["webhooks"];
     EXPECT_EQ(one["delivered_by"], "here:1");
     EXPECT_TRUE(one["remark"].is_null());
+}
+
+TEST_P(WebhookCommands, ExplainSaysWhichEndpointsWaitForAnEventAndWhy) {
+    const std::string id = "01939d3e-7c00-7aaa-8000-000000000001";
+    const auto explain = [&](std::vector<std::string> asked) {
+        asked.insert(asked.begin(), "explain");
+        asked.insert(asked.end(), {"--db", url_, "--json"});
+        const Finished ended = outbox_.run(std::move(asked));
+        EXPECT_EQ(ended.err, "");
+        return json::parse(ended.out);
+    };
+    EXPECT_EQ(explain({id})["events"][0]["state"], "unknown");
+    for (const char* one : {"busy", "off", "tired"}) add(kUrl, one);
+    ASSERT_EQ(webhook({"disable", "off", "--reason", "asked to"}).status.code, 0);
+    let_one_wait("busy", "e0", false);
+    let_one_wait("tired", id, true);
+    sql("UPDATE outbox_webhook_deliveries SET key = 'o-1', last_error = 'HTTP 500'");
+    for (const char* one : {"busy", "off"}) {
+        sql(std::string("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, key) VALUES "
+                        "('") +
+            one + "', '" + id + "', 'o-1')");
+    }
+    const json event = explain({id})["events"][0];
+    EXPECT_EQ(event["state"], "waiting");
+    ASSERT_EQ(event["webhooks"].size(), 3U);
+    EXPECT_EQ(event["webhooks"][0]["endpoint"], "tired") << "what failed comes first";
+    EXPECT_EQ(event["webhooks"][0]["dead"], true);
+    std::map<std::string, json> waits;
+    for (const json& one : event["waits"]) waits[one["reason"]] = one;
+    EXPECT_EQ(waits.size(), 3U) << event["waits"];
+    EXPECT_TRUE(waits.contains("endpoint_not_served"));
+    EXPECT_EQ(waits["endpoint_behind"]["behind"], "e0");
+    EXPECT_THAT(waits["endpoint_disabled"]["text"],
+                HasSubstr("endpoint off: it is disabled: asked to"));
+    EXPECT_THAT(event["remarks"].dump(), HasSubstr("outbox webhook enable tired"));
+    const json of_key = explain({"--key", "o-1"});
+    EXPECT_EQ(of_key["webhooks"].size(), 4U);
+    EXPECT_EQ(explain({"--key", "o-1", "--limit", "2"})["webhooks_are_more"], true);
+    EXPECT_THAT(outbox_.run({"explain", "--key", "o-1", "--db", url_}).out,
+                AllOf(HasSubstr("failed 1 time at endpoint busy"),
+                      HasSubstr("waiting at endpoint off"), HasSubstr("dead at endpoint tired")));
+    EXPECT_THAT(outbox_.run({"explain", id, "--db", url_}).out,
+                AllOf(HasSubstr("endpoint tired"), HasSubstr("why it waits")));
 }
 
 TEST_P(WebhookCommands, AnEndpointIsAddedAndItsSecretShownOnce) {

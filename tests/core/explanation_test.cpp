@@ -209,6 +209,61 @@ TEST(Explanation, SaysWhichConsumersMayHaveForgottenAnId) {
     EXPECT_FALSE(says(seen, "consumer early"));
 }
 
+// The row is gone: its route has finished it by writing it down for the endpoints.
+TEST(Explanation, OfAnEventThatEndpointsWaitForSaysWhyEachDoes) {
+    Facts all = facts();
+    all.trace = {};
+    all.webhooks.emplace();
+    all.webhooks->delivered = true;
+    EXPECT_EQ(explain(all).state, "unknown");
+    EXPECT_TRUE(says(explain(all), "no endpoint of webhooks waits for it"));
+    EndpointDelivery one{.endpoint = "shop", .event_id = all.id, .written_at_us = kNow - kSecond};
+    const auto with = [&](const EndpointDelivery& delivery) {
+        all.webhooks->found = {delivery};
+        return explain(all);
+    };
+    EXPECT_EQ(with(one).state, "waiting");
+    EXPECT_EQ(reasons(with(one)), "endpoint_under_way");
+    one.earlier = {.count = 1'000, .more = true};
+    EXPECT_TRUE(says(with(one),
+                     "endpoint shop: nothing that the database knows holds it, and "
+                     "1000 or more go there before it"));
+    one.behind = "other";
+    EXPECT_EQ(reasons(with(one)), "endpoint_behind");
+    EXPECT_EQ(with(one).waits[0].behind, "other");
+    one.paused_until_us = kNow + 90 * kSecond;
+    one.last_error = "HTTP 503";
+    EXPECT_EQ(reasons(with(one)), "endpoint_paused endpoint_behind");
+    EXPECT_TRUE(
+        says(with(one), "its circuit is open until 2026-05-28T20:28:10Z (in 90 s): HTTP 503"));
+    one.behind.clear();
+    one.failing = {.attempts = 2,
+                   .first_failed_us = kNow - kSecond,
+                   .next_attempt_us = kNow + 9 * kSecond,
+                   .error = "HTTP 500 with bearer"};
+    EXPECT_EQ(reasons(with(one)), "endpoint_paused endpoint_failing");
+    EXPECT_TRUE(says(with(one), "it failed 2 times; the next attempt is due at"));
+    one.endpoint_disabled = true;
+    one.disabled_because = "HTTP 410";
+    EXPECT_EQ(reasons(with(one)), "endpoint_disabled");
+    EXPECT_TRUE(says(with(one), "it is disabled: HTTP 410; `outbox webhook enable shop`"));
+    one.endpoint_disabled = false;
+    one.dead = true;
+    EXPECT_EQ(with(one).state, "dead");
+    EXPECT_TRUE(with(one).waits.empty());
+    EXPECT_TRUE(says(with(one), "endpoint shop was given up on"));
+    // One that waits beside one that is dead; nobody delivers, and another route has not sent it.
+    EndpointDelivery other{.endpoint = "bank", .event_id = all.id};
+    all.trace = facts().trace;
+    all.webhooks->found = {one, other};
+    all.webhooks->more = true;
+    all.webhooks->delivered = false;
+    const Explanation seen = explain(all);
+    EXPECT_EQ(seen.state, "waiting");
+    EXPECT_EQ(reasons(seen), "under_way endpoint_not_served endpoint_under_way");
+    EXPECT_TRUE(says(seen, "more endpoints than are named"));
+}
+
 TEST(Explanation, ReadsTheTimeOfAnIdOfVersion7Alone) {
     EXPECT_EQ(second_text(time_of_uuid7("01939d3e-7c00-7aaa-8000-000000000001")),
               "2024-12-06T18:32:18Z");

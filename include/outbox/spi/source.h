@@ -176,7 +176,8 @@ struct Removed {
     std::vector<Position> positions;
     std::size_t left =
         0;  ///< Named, now or before, and not tried or not there yet; each call tries.
-    std::string refusal;  ///< What the table said to the removal of rows that it does not let go.
+    std::string refusal;   ///< What the table said to the removal of rows that it does not let go.
+    std::size_t kept = 0;  ///< Of those that are left: rows that it keeps, each asked for alone.
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
@@ -267,6 +268,8 @@ class Recorder {
     struct Stats {
         std::int64_t backlog = 0;
         bool estimated = false;  ///< The backlog: counting it takes long.
+        /// The backlog leaves out rows that every route has finished and that are still there.
+        bool without_finished = false;
         double oldest_age_s = 0;
         std::int64_t failing = 0;
         std::int64_t dead = 0;

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include "backend/backends.h"
 #include "brokers/webhook/config.h"
@@ -9,6 +10,7 @@
 #include "core/system_clock.h"
 #include "webhook/http_sender.h"
 #include "webhook/request.h"
+#include "webhook/unreachable.h"
 
 namespace outbox {
 namespace {
@@ -68,16 +70,30 @@ Result<std::unique_ptr<spi::Sink>> make(const Destination& destination) {
                                        clock(), std::move(config->dispatch)});
 }
 
+Result<std::vector<webhook::Endpoint>> endpoints_of(const RouteConfig& config) {
+    const auto database = database_of(config);
+    if (!database.ok()) return database.error();
+    const auto inlet = (*database)->open_webhook_inlet(config.store);
+    if (!inlet.ok()) return inlet.status();
+    return (*inlet)->look();
+}
+
 Status look(const Destination& destination) {
     const auto config = config_of(destination);
     if (!config.ok()) return config.error();
-    const auto database = database_of(*config);
-    if (!database.ok()) return database.error();
-    const auto inlet = (*database)->open_webhook_inlet(config->store);
-    if (!inlet.ok()) return inlet.status();
-    const auto endpoints = (*inlet)->look();
+    const auto endpoints = endpoints_of(*config);
     return endpoints.ok() ? webhook::check_sender(sending(*config), *endpoints)
                           : endpoints.status();
+}
+
+Result<std::vector<std::string>> warnings(const Destination& destination) {
+    const auto config = config_of(destination);
+    if (!config.ok()) return config.error();
+    const auto endpoints = endpoints_of(*config);
+    if (!endpoints.ok()) return endpoints.status();
+    return webhook::unreachable_endpoints(*endpoints, {.allow = config->allow,
+                                                       .allow_http = config->allow_http,
+                                                       .timeout = config->connect_timeout});
 }
 
 std::string weakness(const Destination& destination) {
@@ -114,6 +130,7 @@ const Broker& webhook_broker() {
         .why_not_header = webhook::why_not_header,
         .make = make,
         .look = look,
+        .warnings = warnings,
         .weakness = weakness,
         .tls = tls,
     };

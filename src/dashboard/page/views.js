@@ -234,7 +234,7 @@ export function explainView(asked, answer) {
       el('div', { class: 'buttons' }, el('button', { class: 'primary' }, 'Explain'))),
     !answer && el('p', { class: 'empty' }, 'The life of one event, and why it waits; or what of a key is not finished.'),
     answer && answer.waiting && section(`Key ${answer.key}${asked.tenant ? ` of ${asked.tenant}` : ''}`,
-      answer.waiting.length + answer.dead.length + answer.delayed.length === 0
+      answer.waiting.length + answer.dead.length + answer.delayed.length + answer.webhooks.length === 0
         ? 'No event of it is unfinished, delayed or dead.' : null,
       table('Events of the key', [
         { name: 'Event', kind: 'data', cell: (one) => explainLink('id', one.id) },
@@ -247,9 +247,11 @@ export function explainView(asked, answer) {
           const attempts = Math.max(0, ...one.routes.map((route) => route.attempts));
           return { ...one, shown: state('warn', attempts > 0 ? `failed, ${plural(attempts, 'attempt', 'attempts')}` : 'waiting') };
         }),
+        ...answer.webhooks.map((one) => ({ ...one, tenant_id: null,
+          shown: state(one.dead ? 'bad' : 'warn', `${one.dead ? 'dead' : one.attempts > 0 ? `failed, ${plural(one.attempts, 'attempt', 'attempts')}` : 'waiting'} at endpoint ${one.endpoint}`) })),
         ...answer.delayed.map((one) => ({ ...one, shown: state('off', 'delayed') })),
       ], 'None.'),
-      answer.waiting_is_more && el('p', {}, 'More wait than are shown.'),
+      (answer.waiting_is_more || answer.webhooks_are_more) && el('p', {}, 'More wait than are shown.'),
       answer.events.length > 0 && el('h3', {}, 'The first that waits')),
     answer && answer.events.map(explained),
   ];

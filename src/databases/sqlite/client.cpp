@@ -263,6 +263,15 @@ void read_schema(sqlite3* callers, Role role, const std::string& doing) {
     }
 }
 
+void begin_writing(sqlite3* callers, const char* changes_nothing, Role role,
+                   const std::string& doing) {
+    if (sqlite3_txn_state(callers, "main") == SQLITE_TXN_WRITE) return;
+    execute(callers, changes_nothing, role, doing);
+    if (!in_transaction(callers)) {
+        throw Error(sqlite_error(role, SQLITE_IOERR, kTransactionEnded, doing));
+    }
+}
+
 bool in_transaction(sqlite3* callers) {
     return sqlite3_get_autocommit(callers) == 0;
 }

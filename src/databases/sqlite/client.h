@@ -152,6 +152,11 @@ void execute(sqlite3* callers, const char* sql, Role role, const std::string& do
 /// analyze.c), but ends the transaction, so that what follows would be committed statement by
 /// statement. Throws `Error`, then too.
 void read_schema(sqlite3* callers, Role role, const std::string& doing);
+/// Lets a transaction that is open and does not write yet (BEGIN DEFERRED) begin to, by a statement
+/// that changes nothing, so that the schema is read before one that does, as above. Throws `Error`,
+/// where that ended the transaction, too.
+void begin_writing(sqlite3* callers, const char* changes_nothing, Role role,
+                   const std::string& doing);
 /// Does nothing where no transaction is open.
 void roll_back(sqlite3* callers) noexcept;
 

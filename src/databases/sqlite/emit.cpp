@@ -11,6 +11,7 @@ using producer::FieldKind;
 using sqlite::Role;
 
 constexpr const char* kBeginning = "beginning a unit of work";
+constexpr const char* kWriting = "writing an event";
 
 // Event and field outlive the statement.
 void bind(sqlite::Statement& statement, const Event& event, const EmitOptions& options,
@@ -67,7 +68,8 @@ std::string emit(sqlite3* transaction, const Event& event, const EmitOptions& op
     for (std::size_t i = 0; i < row.fields.size(); ++i) sql += i == 0 ? "?" : ", ?";
     sql += ')';
 
-    sqlite::Statement statement(transaction, sql, Role::kEmit, "writing an event");
+    sqlite::begin_writing(transaction, "DELETE FROM outbox_events WHERE 0", Role::kEmit, kWriting);
+    sqlite::Statement statement(transaction, sql, Role::kEmit, kWriting);
     for (const EventField& field : row.fields) bind(statement, event, options, field);
     statement.step();
     return std::move(row.id);

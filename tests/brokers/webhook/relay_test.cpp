@@ -291,6 +291,14 @@ TEST_F(WebhookRelay, CheckSaysWhatIsWrongAndDeliversNothing) {
     const auto right = check(to_);
     EXPECT_EQ(right.first, 0) << right.second;
     EXPECT_TRUE(receiver.requests().empty());
+    EXPECT_EQ(right.second.find("warning"), std::string::npos) << right.second;
+    // What the guard would refuse is somebody else's mistake: a warning.
+    const auto guarded =
+        check("webhook+" + url_ + "?key_file=" + key_file_.string() + "&allow_http=true");
+    EXPECT_EQ(guarded.first, 0) << guarded.second;
+    EXPECT_NE(guarded.second.find("endpoint one would not be sent to: 127.0.0.1 is a loopback"),
+              std::string::npos)
+        << guarded.second;
     const auto no_key = check("webhook+" + url_);
     EXPECT_EQ(no_key.first, 2) << no_key.second;
     EXPECT_NE(no_key.second.find("openssl rand -base64 32"), std::string::npos) << no_key.second;

@@ -208,6 +208,24 @@ TEST_F(CheckOfPostgres, ARuleInPlaceOfARemovalIsNamedWithItsRemedy) {
     EXPECT_EQ(check(config()), "") << "the relay updates no row of this table";
 }
 
+TEST_F(CheckOfPostgres, WhatKeepsRowsOrEndsTheirNumbersIsNamedWithItsRemedy) {
+    migrate(url_);
+    const std::string sound = check(config(), false);
+    EXPECT_THAT(sound, Not(testing::AnyOf(HasSubstr("numbers: "), HasSubstr("references: "))));
+    pg_.exec(
+        "ALTER SEQUENCE outbox_events_position_seq MAXVALUE 1000 CYCLE; "
+        "CREATE TABLE audit (of bigint CONSTRAINT of_event REFERENCES outbox_events (position)); "
+        "CREATE TABLE notes (of bigint REFERENCES outbox_events (position) ON DELETE CASCADE)");
+    const std::string cycle = "ALTER SEQUENCE outbox_events_position_seq NO CYCLE";
+    const std::string end = "ALTER SEQUENCE outbox_events_position_seq NO MAXVALUE";
+    const std::string keeps = "ALTER TABLE audit DROP CONSTRAINT of_event";
+    EXPECT_THAT(check(config()), HasSubstr(cycle)) << "a problem";
+    EXPECT_THAT(check(config(), false),
+                AllOf(HasSubstr(end), HasSubstr(keeps), Not(HasSubstr("notes"))));
+    pg_.exec(cycle + ";" + end + ";" + keeps);
+    EXPECT_EQ(check(config(), false), sound);
+}
+
 TEST_F(CheckOfPostgres, SaysWhatTheTimeOfAnAdoptedTableIsWorthForItsOrder) {
     pg_.exec(kPendingPublishedTable);
     EXPECT_THAT(check(config("outbox"), false), Not(HasSubstr("promise 2")));

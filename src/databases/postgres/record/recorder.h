@@ -122,6 +122,7 @@ class PostgresRecorder final : public spi::Recorder {
     Status estimate(const std::string& with, const Roughly& roughly, bool in_time, Stats& stats);
     [[nodiscard]] std::string age_of(const std::vector<std::string>& oldest) const;
     Result<Stats> stats_of_kept();
+    Status leave_out_finished(Stats& stats, bool first);
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);
     Result<std::size_t> move_refused(std::uint64_t epoch, std::size_t limit);

@@ -22,6 +22,7 @@ constexpr std::size_t kOwedLimit = 500;  // at once
 constexpr std::chrono::milliseconds kOwedWaitMin{1'000};
 constexpr std::chrono::milliseconds kOwedWaitMax{60'000};
 constexpr std::int64_t kCountLimit = 20'000;  // above, the backlog is the planner's estimate
+constexpr double kRemovedByThenS = 5;         // a finished row that nobody holds or keeps
 
 std::string any_of_conditions(const Table& table) {
     std::string out;
@@ -327,7 +328,59 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
         const std::string rows = from + " WHERE " + condition + tenants_;
         parts.push_back({rows, rows});
     }
-    return stats_of("", parts, {.rows = from + " WHERE " + any_of_conditions(table_)});
+    const bool first = !looked_;
+    auto found = stats_of("", parts, {.rows = from + " WHERE " + any_of_conditions(table_)});
+    if (found.ok() && table_.has_side_tables && found->oldest_age_s >= kRemovedByThenS) {
+        if (Status status = leave_out_finished(*found, first); !status.ok()) return status;
+    }
+    return found;
+}
+
+// Rows that every route has finished and that are still there, as somebody holds them or the table
+// keeps them, are no backlog; nor are those that are owed their mark. Not each time: it reads what
+// is finished, and mostly the oldest rows are on their way out.
+Status PostgresRecorder::leave_out_finished(Stats& stats, bool first) {
+    std::string with;
+    std::string open = not_done(table_, "$1", "''");
+    std::string join;
+    if (table_.by_position) {
+        const auto of_routes = [&](const std::string& what) {
+            return "(SELECT " + what + " FROM " + table_.side + "outbox_routes WHERE source = $1)";
+        };
+        const std::string position = "t." + quote_identifier(table_.position);
+        // The owner's columns may have any name.
+        with =
+            "WITH l AS MATERIALIZED (SELECT segment AS outbox_l_segment, bit_and(done | done) AS "
+            "outbox_l_done FROM " +
+            table_.side + "outbox_ledger WHERE source = $1 AND route IN " + of_routes("route") +
+            " GROUP BY segment HAVING count(*) = " + of_routes("count(*)") + ") ";
+        join = " LEFT JOIN l ON l.outbox_l_segment = " + position + " / 65536";
+        open = "CASE WHEN l.outbox_l_segment IS NULL OR " + position +
+               " < 0 THEN true ELSE get_bit(l.outbox_l_done, (" + position +
+               " % 65536)::int) = 0 END";
+    }
+    std::string count;
+    std::vector<std::string> oldest;
+    for (const std::string& condition : unfinished_conditions(table_)) {
+        const std::string rows =
+            " FROM " + table_.sql + " t" + join + " WHERE " + condition + tenants_ + " AND " + open;
+        count +=
+            (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
+                                            std::to_string(kCountLimit + 1) + ") x)");
+        oldest.push_back(rows);
+    }
+    const auto found = query_within(first ? kFirstLookWithin : kLookWithin,
+                                    with + "SELECT " + count + ", " + age_of(oldest) + ", $1::text",
+                                    Params().text(table_.source));
+    if (!found.ok()) return found.status();
+    if (!*found) return {};  // it takes long: as it was told
+    const std::int64_t waiting = (*found)->integer(0, 0);
+    stats.oldest_age_s = static_cast<double>((*found)->integer(0, 1)) / 1000.0;
+    if (waiting > kCountLimit) return {};
+    stats.backlog = waiting;
+    stats.estimated = false;
+    stats.without_finished = true;
+    return {};
 }
 
 // Of rows that stay, those above what is settled, without those that every route has finished: at

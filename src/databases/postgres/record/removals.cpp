@@ -107,7 +107,7 @@ Result<spi::Removed> Removals::try_remove(Connection& connection, std::uint64_t 
     if (!kept_.empty()) {
         for (const spi::Position position : hit) kept_.erase(position);
     }
-    return spi::Removed{std::move(hit), unseen_.size(), refusal_};
+    return spi::Removed{std::move(hit), unseen_.size(), refusal_, kept_.size()};
 }
 
 Status Removals::remove_rows(Connection& connection, const char* how,

@@ -232,6 +232,65 @@ Status look_at_slots(Connection& connection, const HealthLimits& limits,
     return {};
 }
 
+// Positions are the identity's numbers: one that comes again passes for sent.
+Status look_at_numbers(Connection& connection, const Table& table,
+                       std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT s::regclass::text, q.seqcycle, q.seqmax, q.seqtypid = 'bigint'::regtype, "
+        "coalesce(pg_sequence_last_value(q.seqrelid), 0) > q.seqmax / 2 FROM "
+        "pg_get_serial_sequence($1, $2) AS s JOIN pg_sequence q ON q.seqrelid = s::regclass "
+        "WHERE has_sequence_privilege(s, 'SELECT') AND (q.seqcycle OR q.seqmax < "
+        "9223372036854775807)",
+        Params().text(table.sql).text(table.position));
+    if (!rows.ok() || rows->empty()) return rows.status();
+    const std::string name = rows->string(0, 0);
+    if (rows->boolean(0, 1)) {
+        const std::string sql = "ALTER SEQUENCE " + name + " NO CYCLE";
+        findings.push_back({Grade::kFail,
+                            "numbers: " + name +
+                                " begins anew at its end (CYCLE), and an event whose position was "
+                                "used before passes for sent: " +
+                                sql,
+                            sql});
+    }
+    const std::string end = "numbers: " + name + " ends at " + rows->string(0, 2);
+    if (rows->boolean(0, 3)) {
+        const std::string sql = "ALTER SEQUENCE " + name + " NO MAXVALUE";
+        findings.push_back(
+            {Grade::kWarn, end + ", after which no event can be written: " + sql, sql});
+    } else if (rows->boolean(0, 4)) {
+        add(findings, Grade::kWarn,
+            end +
+                ", after which no event can be written, and more than half of that is used. ALTER "
+                "TABLE " +
+                table.sql + " ALTER COLUMN " + quote_identifier(table.position) +
+                " TYPE bigint, which rewrites the table, then ALTER SEQUENCE " + name +
+                " AS bigint NO MAXVALUE");
+    }
+    return {};
+}
+
+// What refers to a row keeps it from being removed.
+Status look_at_references(Connection& connection, const Table& table,
+                          std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        std::string(
+            "SELECT quote_ident(conname), conrelid::regclass::text FROM pg_constraint WHERE "
+            "contype = 'f' AND confrelid = to_regclass($1) AND confdeltype IN ('a', 'r') "
+            "ORDER BY 2, 1 LIMIT ") +
+            kNamed,
+        Params().text(table.sql));
+    if (!rows.ok()) return rows.status();
+    for (int row = 0; row < rows->size(); ++row) {
+        add(findings, Grade::kWarn,
+            "references: rows of " + table.sql + " that " + rows->string(row, 1) +
+                " refers to are delivered, and stay: their removal is refused and tried again. "
+                "Declare the reference ON DELETE CASCADE or SET NULL, or: ALTER TABLE " +
+                rows->string(row, 1) + " DROP CONSTRAINT " + rows->string(row, 0));
+    }
+    return {};
+}
+
 }  // namespace
 
 spi::Finding judge_clock(std::int64_t before_ms, std::int64_t theirs_ms, std::int64_t after_ms) {
@@ -256,6 +315,10 @@ Status look_at_health(Connection& connection, const Table& table,
     if (status.ok()) status = look_at_durability(connection, table, findings);
     if (status.ok()) status = look_at_vacuum(connection, table, findings);
     if (status.ok() && table.keep) status = look_at_segments(connection, table, findings);
+    if (status.ok() && table.by_position) status = look_at_numbers(connection, table, findings);
+    if (status.ok() && !table.keep && !table.mark) {
+        status = look_at_references(connection, table, findings);
+    }
     if (status.ok()) status = look_at_transactions(connection, limits, findings);
     if (status.ok()) status = look_at_slots(connection, limits, findings);
     return status;

@@ -127,28 +127,6 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     Stats stats;
-    const std::string rows = " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
-                             " AND " + tenant_condition(table_);
-    Statement count(**database, "SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
-                                    std::to_string(kCountLimit + 1) + ")");
-    if (count.step()) stats.backlog = count.integer(0);
-    const std::string time =
-        table_.native               ? std::string("max(t.occurred_at, coalesce(t.available_at, 0))")
-        : table_.has("occurred_at") ? microseconds_of(table_.quoted("occurred_at"))
-                                    : std::string("NULL");
-    const std::string order = "t." + table_.order;
-    Statement oldest(**database, "SELECT " + time + ", " + order + ", (SELECT max(" + order +
-                                     ") FROM " + table_.sql + " t)" + rows + " ORDER BY " + order +
-                                     " LIMIT 1");
-    if (oldest.step()) {
-        const bool known = oldest.text(0).data() != nullptr;
-        const std::int64_t age_us = std::max<std::int64_t>(now_us() - oldest.integer(0), 0);
-        stats.oldest_age_s = known ? static_cast<double>(age_us) / 1e6 : 0;
-        if (stats.backlog > kCountLimit && !table_.mark) {
-            stats.backlog = oldest.integer(2) - oldest.integer(1) + 1;
-            stats.estimated = true;
-        }
-    }
     Statement others(**database,
                      std::string("SELECT ") +
                          (table_.has_side_tables
@@ -171,6 +149,30 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
         }
         stats.scheduled = others.integer(3);
         stats.due_refusal = due_refused_for_;
+    }
+    const std::string rows = " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
+                             " AND " + tenant_condition(table_) +
+                             // Finished, and only there because the table keeps them.
+                             (stats.owed > 0 ? " AND " + not_done(table_, "''") : "");
+    Statement count(**database, "SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
+                                    std::to_string(kCountLimit + 1) + ")");
+    if (count.step()) stats.backlog = count.integer(0);
+    const std::string time =
+        table_.native               ? std::string("max(t.occurred_at, coalesce(t.available_at, 0))")
+        : table_.has("occurred_at") ? microseconds_of(table_.quoted("occurred_at"))
+                                    : std::string("NULL");
+    const std::string order = "t." + table_.order;
+    Statement oldest(**database, "SELECT " + time + ", " + order + ", (SELECT max(" + order +
+                                     ") FROM " + table_.sql + " t)" + rows + " ORDER BY " + order +
+                                     " LIMIT 1");
+    if (oldest.step()) {
+        const bool known = oldest.text(0).data() != nullptr;
+        const std::int64_t age_us = std::max<std::int64_t>(now_us() - oldest.integer(0), 0);
+        stats.oldest_age_s = known ? static_cast<double>(age_us) / 1e6 : 0;
+        if (stats.backlog > kCountLimit && !table_.mark) {
+            stats.backlog = oldest.integer(2) - oldest.integer(1) + 1;
+            stats.estimated = true;
+        }
     }
     for (const Statement* statement : {&count, &oldest, &others}) {
         if (Status status = statement->status(); !status.ok()) return status;

@@ -7,8 +7,7 @@
 #include <span>
 #include <vector>
 
-#include <outbox/spi/event_batch.h>
-
+#include "core/event_ref.h"
 #include "core/retry_policy.h"
 
 namespace outbox::core {
@@ -24,53 +23,52 @@ class Circuit {
     [[nodiscard]] State state() const { return state_; }
     [[nodiscard]] std::int64_t opens_until_us() const { return until_us_; }
     /// Events whose failures opened the circuit lately: any other makes a better probe.
-    [[nodiscard]] std::span<const spi::Position> culprits() const { return culprits_; }
-    [[nodiscard]] bool is_culprit(spi::Position position) const {
-        return std::find(culprits_.begin(), culprits_.end(), position) != culprits_.end();
+    [[nodiscard]] std::span<const EventRef> culprits() const { return culprits_; }
+    [[nodiscard]] bool is_culprit(EventRef event) const {
+        return std::find(culprits_.begin(), culprits_.end(), event) != culprits_.end();
     }
-    /// An event to be sent again alone, to learn whether it is at fault; 0: none.
-    [[nodiscard]] spi::Position suspect() const { return suspect_; }
+    /// An event to be sent again alone, to learn whether it is at fault; or none.
+    [[nodiscard]] EventRef suspect() const { return suspect_; }
 
     /// Any other event makes a better probe than this one, which is not why the circuit opened.
-    void avoid(spi::Position position) {
-        if (!is_culprit(position)) add_culprit(position);
+    void avoid(EventRef event) {
+        if (!is_culprit(event)) add_culprit(event);
     }
 
-    /// The destination failed on the event at `position`. True: the failure follows this event
-    /// while others succeed, so it is the event's own; the circuit stays as it is.
-    bool failed(spi::Position position, std::int64_t now_us, std::uint64_t random) {
-        if (!counts(position)) return false;
-        if (const auto evidence = evidence_on(position);
+    /// The destination failed on the event. True: the failure follows this event while others
+    /// succeed, so it is the event's own; the circuit stays as it is.
+    bool failed(EventRef event, std::int64_t now_us, std::uint64_t random) {
+        if (!counts(event)) return false;
+        if (const auto evidence = evidence_on(event);
             evidence != evidence_.end() && evidence->rounds == kEvidence) {
             --evidence->rounds;  // Its next needs new evidence.
             return true;
         }
-        open(position, now_us, random);
+        open(event, now_us, random);
         return false;
     }
 
     /// The destination refused something and this event is the likely cause: it is the next probe.
-    void suspected(spi::Position position, std::int64_t now_us, std::uint64_t random) {
-        suspect_ = position;
-        if (counts(position)) open(position, now_us, random);
+    void suspected(EventRef event, std::int64_t now_us, std::uint64_t random) {
+        suspect_ = event;
+        if (counts(event)) open(event, now_us, random);
     }
 
-    /// Half open: this event goes to the destination, or (0) the destination itself is asked.
-    void probing(spi::Position position) { probe_ = position; }
+    /// Half open: this event goes to the destination, or (none) the destination itself is asked.
+    void probing(EventRef event) { probe_ = event; }
 
-    /// The event at `position` was published, or failed through its own fault: the destination
-    /// answers.
-    void answered(spi::Position position, bool published) {
-        if (position == suspect_) suspect_ = 0;
-        if (!counts(position)) return;
+    /// The event was published, or failed through its own fault: the destination answers.
+    void answered(EventRef event, bool published) {
+        if (event == suspect_) suspect_ = {};
+        if (!counts(event)) return;
         if (published) {
             // Another event passed where these have failed. Once is no proof: a destination that
             // goes down may take one more event, and then fail on the same one again.
-            if (!has_failed(position)) {
-                for (const spi::Position failed : failed_) note_evidence(failed);
+            if (!has_failed(event)) {
+                for (const EventRef failed : failed_) note_evidence(failed);
             }
-            std::erase(culprits_, position);
-            forget_evidence(position);
+            std::erase(culprits_, event);
+            forget_evidence(event);
         }
         state_ = State::kClosed;
         failures_ = 0;
@@ -106,27 +104,27 @@ class Circuit {
     static constexpr std::uint32_t kEvidence = 2;
 
     struct Evidence {
-        spi::Position position = 0;
+        EventRef event;
         std::uint32_t rounds = 0;  // in which it failed and another event passed, and no outage
     };
     struct On {
-        spi::Position position = 0;
-        bool operator()(const Evidence& evidence) const { return evidence.position == position; }
+        EventRef event;
+        bool operator()(const Evidence& evidence) const { return evidence.event == event; }
     };
 
     // Outcomes of records sent before the circuit opened prove nothing about now.
-    [[nodiscard]] bool counts(spi::Position position) const {
-        return state_ == State::kClosed || (state_ == State::kHalfOpen && position == probe_);
+    [[nodiscard]] bool counts(EventRef event) const {
+        return state_ == State::kClosed || (state_ == State::kHalfOpen && event == probe_);
     }
-    void add_culprit(spi::Position position) {
+    void add_culprit(EventRef event) {
         if (culprits_.size() == kMaxCulprits) {
             forget_evidence(culprits_.front());
             culprits_.erase(culprits_.begin());
         }
-        culprits_.push_back(position);
+        culprits_.push_back(event);
     }
-    void open(spi::Position culprit, std::int64_t now_us, std::uint64_t random) {
-        if (culprit != 0) {
+    void open(EventRef culprit, std::int64_t now_us, std::uint64_t random) {
+        if (!culprit.is_none()) {
             std::erase(culprits_, culprit);
             add_culprit(culprit);
         }
@@ -148,34 +146,34 @@ class Circuit {
     // however many they are: else two events at fault would excuse each other for good.
     [[nodiscard]] bool looks_like_outage() const {
         return failed_.size() > 1 &&
-               std::any_of(failed_.begin(), failed_.end(), [this](spi::Position position) {
-                   return std::none_of(evidence_.begin(), evidence_.end(), On{position});
+               std::any_of(failed_.begin(), failed_.end(), [this](EventRef event) {
+                   return std::none_of(evidence_.begin(), evidence_.end(), On{event});
                });
     }
-    [[nodiscard]] bool has_failed(spi::Position position) const {
-        return std::find(failed_.begin(), failed_.end(), position) != failed_.end();
+    [[nodiscard]] bool has_failed(EventRef event) const {
+        return std::find(failed_.begin(), failed_.end(), event) != failed_.end();
     }
-    void note_evidence(spi::Position position) {
-        if (!is_culprit(position)) return;
-        auto evidence = evidence_on(position);
-        if (evidence == evidence_.end()) evidence = evidence_.insert(evidence, {position, 0});
+    void note_evidence(EventRef event) {
+        if (!is_culprit(event)) return;
+        auto evidence = evidence_on(event);
+        if (evidence == evidence_.end()) evidence = evidence_.insert(evidence, {event, 0});
         if (!outage_ && evidence->rounds < kEvidence) ++evidence->rounds;
     }
-    void forget_evidence(spi::Position position) { std::erase_if(evidence_, On{position}); }
-    [[nodiscard]] std::vector<Evidence>::iterator evidence_on(spi::Position position) {
-        return std::find_if(evidence_.begin(), evidence_.end(), On{position});
+    void forget_evidence(EventRef event) { std::erase_if(evidence_, On{event}); }
+    [[nodiscard]] std::vector<Evidence>::iterator evidence_on(EventRef event) {
+        return std::find_if(evidence_.begin(), evidence_.end(), On{event});
     }
 
     RetryPolicy backoff_;
     State state_ = State::kClosed;
     std::int64_t until_us_ = 0;
     std::uint32_t failures_ = 0;
-    spi::Position suspect_ = 0;
-    std::optional<spi::Position> probe_;
-    std::vector<spi::Position> culprits_;
-    std::vector<Evidence> evidence_;     // on culprits only
-    std::vector<spi::Position> failed_;  // since the circuit opened; 0: the destination itself
-    bool outage_ = false;                // since the circuit opened
+    EventRef suspect_;
+    std::optional<EventRef> probe_;
+    std::vector<EventRef> culprits_;
+    std::vector<Evidence> evidence_;  // on culprits only
+    std::vector<EventRef> failed_;    // since the circuit opened; none: the destination itself
+    bool outage_ = false;             // since the circuit opened
 };
 
 }  // namespace outbox::core

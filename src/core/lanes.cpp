@@ -50,21 +50,20 @@ SlotId Lanes::next_ready(bool fresh) {
     return slot;
 }
 
-SlotId Lanes::find_probe(Position prefer, std::span<const Position> avoid, bool fresh) const {
+SlotId Lanes::find_probe(EventRef prefer, std::span<const EventRef> avoid, bool fresh) const {
     SlotId other = kNoSlot;
     SlotId any = kNoSlot;
     for (const ReadyList* list : {&fresh_, &again_}) {
         if (list == &fresh_ && !fresh) continue;
         for (SlotId id = list->first; id != kNoSlot; id = slots_[id].ready_next) {
             if (lane_of(id).head != id) continue;
-            const Position position = slots_[id].work.position;
-            if (prefer != 0 && position == prefer) return id;
+            const EventRef event = slots_[id].work.ref();
+            if (!prefer.is_none() && event == prefer) return id;
             if (any == kNoSlot) any = id;
-            if (other == kNoSlot &&
-                std::find(avoid.begin(), avoid.end(), position) == avoid.end()) {
+            if (other == kNoSlot && std::find(avoid.begin(), avoid.end(), event) == avoid.end()) {
                 other = id;
             }
-            if (other != kNoSlot && prefer == 0) return other;
+            if (other != kNoSlot && prefer.is_none()) return other;
         }
     }
     return other != kNoSlot ? other : any;

@@ -12,6 +12,7 @@
 
 #include <outbox/spi/event_batch.h>
 
+#include "core/event_ref.h"
 #include "core/lane_table.h"
 
 namespace outbox::core {
@@ -36,6 +37,10 @@ struct Work {
     std::uint32_t attempts = 0;  ///< Failed attempts so far.
     bool sent = false;           ///< Sent before, with an outcome that is not known.
     std::int64_t dead_id = 0;    ///< Of a dead letter that is sent again; 0: it is none.
+
+    [[nodiscard]] EventRef ref() const {
+        return dead_id != 0 ? EventRef::letter(dead_id) : EventRef(position);
+    }
 };
 
 /// The ordered queues of one route. An event either holds a slot (its bytes are in memory) or,
@@ -80,10 +85,10 @@ class Lanes {
     /// Takes the next event to send: it is in flight until one of the outcomes below is told.
     /// Without `fresh` only one that is exposed already.
     SlotId next_ready(bool fresh = true);
-    /// The event for the probe of a half-open circuit, which `take` then takes: the one at `prefer`
-    /// if it can go now, else one that is not in `avoid`, rather one that was not sent before
+    /// The event for the probe of a half-open circuit, which `take` then takes: `prefer` if it
+    /// can go now, else one that is not in `avoid`, rather one that was not sent before
     /// (if `fresh`), else any.
-    [[nodiscard]] SlotId find_probe(Position prefer, std::span<const Position> avoid,
+    [[nodiscard]] SlotId find_probe(EventRef prefer, std::span<const EventRef> avoid,
                                     bool fresh = true) const;
     void take(SlotId slot);
     /// The sink was full: the event just taken goes back to the front.

@@ -154,9 +154,9 @@ bool Pacing::may_read() const {
         case core::Circuit::State::kHalfOpen:
             break;
     }
-    if (flow_.lanes.in_flight() > 0 || circuit.suspect() != 0) return false;
-    const core::SlotId probe = flow_.lanes.find_probe(0, circuit.culprits(), flow_.may_probe());
-    return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).position);
+    if (flow_.lanes.in_flight() > 0 || !circuit.suspect().is_none()) return false;
+    const core::SlotId probe = flow_.lanes.find_probe({}, circuit.culprits(), flow_.may_probe());
+    return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).ref());
 }
 
 void Pacing::fill(std::int64_t now_us) {

@@ -108,14 +108,14 @@ bool Pipeline::identified() {
     auto met = deps_.sink.destination();
     if (!met.ok()) {
         deps_.stats.error(met.error());
-        flow_.circuit.failed(0, deps_.clock.boot_us(), flow_.random());
+        flow_.circuit.failed({}, deps_.clock.boot_us(), flow_.random());
         return false;
     }
     if (destination_.empty()) {
         destination_ = *met;
         flow_.outcomes.destination = std::move(*met);
     } else if (*met != destination_) {
-        flow_.circuit.failed(0, deps_.clock.boot_us(), flow_.random());
+        flow_.circuit.failed({}, deps_.clock.boot_us(), flow_.random());
         const ErrorInfo error = spi::destination_changed(flow_.route.name, destination_, *met);
         deps_.stats.error(error);
         if (refused_destination_ != *met) {
@@ -161,7 +161,7 @@ void Pipeline::probe() {
     if (!deps_.lease.valid(deps_.clock.boot_us())) return;
     core::Circuit& circuit = flow_.circuit;
     if (!identified_) {
-        circuit.probing(0);
+        circuit.probing({});
         if (!identified()) return;
     }
     const auto find = [&] {
@@ -173,18 +173,18 @@ void Pipeline::probe() {
         flow_.withdraw(flow_.lanes.key(slot), flow_.lanes.tenant(slot));
     }
     if (slot != core::kNoSlot) {
-        circuit.probing(flow_.lanes.work(slot).position);
+        circuit.probing(flow_.lanes.work(slot).ref());
         flow_.lanes.take(slot);
         static_cast<void>(send(slot));
         return;
     }
     // Nothing to probe with: ask the destination itself, so that reading can go on.
-    circuit.probing(0);
+    circuit.probing({});
     if (const Status status = deps_.sink.check(); status.ok()) {
-        circuit.answered(0, false);
+        circuit.answered({}, false);
     } else {
         deps_.stats.error(status.error());
-        circuit.failed(0, deps_.clock.boot_us(), flow_.random());
+        circuit.failed({}, deps_.clock.boot_us(), flow_.random());
     }
 }
 

@@ -40,7 +40,7 @@ void Verdict::published(core::SlotId slot, std::int64_t wall_us) {
         flow_.finish(work.position, tenant, true);
         flow_.no_longer_told(work.position);
     }
-    flow_.circuit.answered(work.position, true);
+    flow_.circuit.answered(work.ref(), true);
     if (!flow_.parts.empty()) part_answers(flow_.lanes.key(slot));
     flow_.lanes.acknowledge(slot);
     flow_.let_go(work.batch, work.index, tenant);
@@ -49,14 +49,14 @@ void Verdict::published(core::SlotId slot, std::int64_t wall_us) {
 }
 
 void Verdict::failed(core::SlotId slot, const spi::FailedRecord& failed) {
-    const Position position = flow_.lanes.work(slot).position;
+    const core::EventRef event = flow_.lanes.work(slot).ref();
     if (failed.behind) {
         flow_.lanes.requeue(slot);
     } else if (!failed.part.empty()) {
         wait_for_part(slot, failed);
     } else {
         whose_fault(slot, failed.error, failed.suspect);
-        if (failed.bad_probe) flow_.circuit.avoid(position);
+        if (failed.bad_probe) flow_.circuit.avoid(event);
     }
 }
 
@@ -68,7 +68,7 @@ void Verdict::wait_for_part(core::SlotId slot, const spi::FailedRecord& failed) 
     const core::LaneKey key = flow_.lanes.key(slot);
     const std::int64_t now_us = flow_.clock.boot_us();
     flow_.stats.error(failed.error);
-    flow_.circuit.answered(work.position, false);
+    flow_.circuit.answered(work.ref(), false);
     if (work.dead_id != 0) {
         const auto delay_us = [&](std::uint32_t times) {
             return kLetterBackoff.delay_us(times, flow_.random());
@@ -167,9 +167,9 @@ void Verdict::part_answers(core::LaneKey key) {
 
 void Verdict::whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspect) {
     const core::Work work = flow_.lanes.work(slot);
-    const bool failed_again = work.dead_id == 0 && flow_.circuit.is_culprit(work.position) &&
+    const bool failed_again = work.dead_id == 0 && flow_.circuit.is_culprit(work.ref()) &&
                               flow_.circuit.state() == core::Circuit::State::kHalfOpen;
-    const Advice advice = judge(work.position, error, suspect);
+    const Advice advice = judge(work.ref(), error, suspect);
     if (advice == Advice::kRetryDestination && failed_again && !suspect) {
         // Its key gives up its memory, so that others can be read and show whose fault it is.
         flow_.stats.error(error);
@@ -181,17 +181,17 @@ void Verdict::whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspec
 }
 
 // The event's or the destination's.
-Advice Verdict::judge(Position position, const ErrorInfo& error, bool suspect) {
+Advice Verdict::judge(core::EventRef event, const ErrorInfo& error, bool suspect) {
     const std::int64_t now_us = flow_.clock.boot_us();
     if (suspect) {
-        flow_.circuit.suspected(position, now_us, flow_.random());
+        flow_.circuit.suspected(event, now_us, flow_.random());
         return Advice::kRetryDestination;
     }
     if (error.advice == Advice::kRetryDestination) {
-        const bool its_own = flow_.circuit.failed(position, now_us, flow_.random());
+        const bool its_own = flow_.circuit.failed(event, now_us, flow_.random());
         return its_own ? Advice::kRetryEvent : Advice::kRetryDestination;
     }
-    if (error.advice != Advice::kStop) flow_.circuit.answered(position, false);
+    if (error.advice != Advice::kStop) flow_.circuit.answered(event, false);
     return error.advice;
 }
 

@@ -48,7 +48,7 @@ class Verdict {
     void tell_up(const std::string& part);
     void parts_next(core::SlotId slot);
     void whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspect);
-    [[nodiscard]] Advice judge(Position position, const ErrorInfo& error, bool suspect);
+    [[nodiscard]] Advice judge(core::EventRef event, const ErrorInfo& error, bool suspect);
     void settle(core::SlotId slot, Advice advice, const ErrorInfo& error);
     void retry_later(core::SlotId slot, const ErrorInfo& error);
     void give_up(core::SlotId slot, const ErrorInfo& error);

@@ -209,6 +209,21 @@ TEST_F(CircuitTest, WhatFailedBesideTheOpenerIsABadProbeAndNotBlamed) {
     EXPECT_FALSE(circuit_.failed(2, now_us_, 0));
 }
 
+// It died at a position that is another event's by now, or at none.
+TEST_F(CircuitTest, ALetterIsToldFromTheEventAtItsPosition) {
+    const EventRef letter = EventRef::letter(1);
+    circuit_.failed(letter, now_us_, 0);
+    EXPECT_TRUE(circuit_.is_culprit(letter));
+    EXPECT_FALSE(circuit_.is_culprit(1));
+    EXPECT_FALSE(letter.is_none());
+    half_open();
+    circuit_.probing(1);
+    circuit_.answered(letter, true);
+    EXPECT_EQ(circuit_.state(), State::kHalfOpen) << "it is not the probe";
+    circuit_.answered(1, true);
+    EXPECT_EQ(circuit_.state(), State::kClosed);
+}
+
 TEST_F(CircuitTest, AskingTheDestinationItselfCountsAsAProbe) {
     circuit_.failed(1, now_us_, 0);
     probe_ok(2);

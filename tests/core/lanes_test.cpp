@@ -47,7 +47,7 @@ class Model {
         const SlotId slot = lanes_.next_ready();
         if (slot != kNoSlot) lanes_.put_back(slot);
     }
-    void probe(Position prefer, Position avoid) {
+    void probe(Position prefer, EventRef avoid) {
         const SlotId slot = lanes_.find_probe(prefer, {&avoid, 1});
         if (slot == kNoSlot) return;
         lanes_.take(slot);
@@ -513,7 +513,7 @@ TEST(Lanes, AProbePrefersTheSuspectAndAvoidsTheCulprit) {
     lanes.admit(1, event(1));
     lanes.admit(1, event(2));
     lanes.admit(2, event(3));
-    const auto probe = [&](Position prefer, Position avoid) {
+    const auto probe = [&](Position prefer, EventRef avoid) {
         return lanes.work(lanes.find_probe(prefer, {&avoid, 1})).position;
     };
     EXPECT_EQ(probe(3, 0), 3);
@@ -529,7 +529,7 @@ TEST(Lanes, AProbePrefersTheSuspectAndAvoidsTheCulprit) {
 TEST(LanesDeathTest, AnOutcomeOfWhatWasNotSentEndsTheProcess) {
     Lanes lanes({8, 100, false});
     lanes.admit(1, event(1));
-    const SlotId waiting = lanes.find_probe(0, {});
+    const SlotId waiting = lanes.find_probe({}, {});
     EXPECT_DEATH(lanes.acknowledge(waiting), "an outcome is that of something sent");
 }
 

@@ -818,5 +818,42 @@ TEST_F(PipelineTest, AnEventAtFaultWithManyBehindItLeavesProbesToTheRoute) {
     EXPECT_EQ(dead_, 6U);
 }
 
+// Where positions are made up a letter has none; elsewhere a table that began anew may have given
+// its position to another event.
+class PipelineWithALetter : public PipelineTest,
+                            public testing::WithParamInterface<spi::Position> {};
+TEST_P(PipelineWithALetter, ThatTimesOutLeavesProbesToTheRoute) {
+    const spi::Position position = GetParam();
+    const std::string bad = "bad";
+    destination_->fail(bad, {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no"},
+                       1'000'000);
+    MemorySink sink(destination_, {});
+    open(sink);
+    step(5);
+    spi::DeadLetter letter;
+    letter.dead_id = 7;
+    letter.route = "default";
+    letter.position = position;
+    spi::EventView event;
+    event.position = position;
+    event.id = bad;
+    letter.event.add(event);
+    Feedback feedback;
+    feedback.look = queue_.begin_look();
+    feedback.redeliver.push_back(std::move(letter));
+    queue_.answer(0, std::move(feedback));
+    step(5);
+    ASSERT_EQ(stats_.redelivering.load(), 1);
+    for (int i = 0; i < 20; ++i) {
+        table_.insert("good-" + std::to_string(i), "g" + std::to_string(i));
+        step(10);
+    }
+    step(50);
+    EXPECT_EQ(destination_->records().size(), 20U);
+}
+INSTANTIATE_TEST_SUITE_P(From, PipelineWithALetter, testing::Values(0, 1), [](const auto& chosen) {
+    return chosen.param == 0 ? std::string("NoPosition") : std::string("AnothersPosition");
+});
+
 }  // namespace
 }  // namespace outbox::relay

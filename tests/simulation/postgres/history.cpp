@@ -52,8 +52,18 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
     if (random.chance(0.04)) kind.only("set_backs");
     // By chances of their own: what a history that polls does stays what it was.
     Random of_stream(seed * 0x9fb21c651e98df25 + 7);
-    if (of_stream.chance(0.5)) kind.take_stream(of_stream);
+    if (of_stream.chance(0.5)) {
+        kind.take_stream(of_stream);
+    } else if (of_stream.chance(0.3) && kind.layout == Server::Layout::kDelete && !kind.set_backs) {
+        kind.adopt();
+    }
     return kind;
+}
+
+void PostgresSettings::adopt() {
+    layout = Server::Layout::kAdopted;
+    anew = delays = false;
+    streams = cuts = growth = hosts = levels = publications = bursts = lingers = false;
 }
 
 // Joins wait for what is open, and what goes wrong on the stream shows only where it is on for a
@@ -92,6 +102,7 @@ void PostgresSettings::only(const std::string& kind) {
                                                    {"bursts", &bursts},
                                                    {"lingers", &lingers}};
     for (const auto& [name, on] : kinds) *on = kind == name;
+    if (kind == "adopted") adopt();
     if (!streams && (cuts || growth || hosts || levels || publications || bursts || lingers)) {
         Random random(settings.seed);
         take_stream(random);
@@ -108,6 +119,13 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
     wall_offset_us_ = 1'700'000'000 * kSecond;
     config_.url = server.url(kind_.layout);
     config_.mode = postgres::Mode::kPolling;
+    if (is_adopted()) {
+        config_.table = "public." + table();
+        for (const char* column : {"id", "position", "aggregate_type", "event_type", "payload",
+                                   "key", "tenant_id", "published_at"}) {
+            config_.mapping.columns[column] = column;
+        }
+    }
     server.reset(kind_.layout);
     lines_.plant(kind_.plant);
     lines_.on_slow([this](std::int64_t us) { judge_.slow_call(us); });
@@ -218,8 +236,8 @@ bool PostgresHistory::insert(Client& client, Random& random, const std::vector<s
     if (!client.run(delayed ? std::string("INSERT INTO public.outbox_scheduled ") + kColumns +
                                   ", available_at) VALUES " + values +
                                   ", clock_timestamp() + interval '" + due + " ms') RETURNING 0"
-                            : std::string("INSERT INTO public.outbox_events ") + kColumns +
-                                  ") VALUES " + values + ") RETURNING position")) {
+                            : "INSERT INTO public." + table() + " " + kColumns + ") VALUES " +
+                                  values + ") RETURNING position")) {
         return false;
     }
     one.position = std::stoll(client.rows().at(0).at(0));
@@ -298,16 +316,16 @@ void PostgresHistory::burst(int writer) {
 }
 
 std::unique_ptr<Operations> PostgresHistory::operations() {
-    auto opened = postgres::open_operations(config_, "public.outbox_events");
+    auto opened = postgres::open_operations(config_, "public." + table());
     if (opened.ok()) return *std::move(opened);
     world_.trace("an operator cannot connect: " + describe(opened.error()));
     return nullptr;
 }
 
 bool PostgresHistory::write_heartbeat(Written& written) {
-    if (!heartbeats_.run("INSERT INTO public.outbox_events (id, aggregate_type, event_type, "
-                         "payload) VALUES ('" +
-                         written.event.id + "', 'b', 'Happened', '{}') RETURNING position")) {
+    if (!heartbeats_.run("INSERT INTO public." + table() +
+                         " (id, aggregate_type, event_type, payload) VALUES ('" + written.event.id +
+                         "', 'b', 'Happened', '{}') RETURNING position")) {
         return false;
     }
     written.position = std::stoll(heartbeats_.rows().at(0).at(0));
@@ -405,6 +423,9 @@ void PostgresHistory::hold() {
         what = "LOCK TABLE public." + one_of(kTables) + " IN " + one_of(kModes) + " MODE";
     }
     const std::int64_t hold_us = random.between(20, 2'500) * kMs;
+    if (const auto at = what.find("outbox_events"); at != std::string::npos) {
+        what.replace(at, std::string_view("outbox_events").size(), table());
+    }
     if (!client.run("BEGIN") || !client.run(what)) return;
     did("held: " + what);
     world_.sleep(hold_us);
@@ -575,7 +596,7 @@ void PostgresHistory::audit_slots(test::Pg& control) {
 void PostgresHistory::audit(test::Pg& control) {
     if (kind_.streams) audit_slots(control);
     std::set<Position> there;
-    for (const auto& row : control.query("SELECT id FROM public.outbox_events")) {
+    for (const auto& row : control.query("SELECT id FROM " + unfinished())) {
         there.insert(number_of(*row[0]));
     }
     std::set<std::pair<int, Position>> dead;
@@ -583,9 +604,21 @@ void PostgresHistory::audit(test::Pg& control) {
         dead.insert({judge_.route_of(*row[0]), number_of(*row[1])});
     }
     check_tables(there, dead);
+    if (is_adopted()) return audit_marks(control, dead);
     for_each_done(control, [&](const std::string& route, Position position) {
         check_ledger(route, position, dead);
     });
+}
+
+// Of rows that are not marked yet, by route.
+void PostgresHistory::audit_marks(test::Pg& control,
+                                  const std::set<std::pair<int, Position>>& dead) {
+    for (const auto& row :
+         control.query("SELECT route, event_id FROM public.outbox_route_done WHERE route <> ''")) {
+        const int route = judge_.route_of(*row[0]);
+        const Position number = number_of(*row[1]);
+        if (!dead.contains({route, number})) judge_.in_ledger(route, number);
+    }
 }
 
 // What the ledgers of the table as it is now hold.
@@ -614,6 +647,10 @@ std::string PostgresHistory::left() {
             " OR EXISTS (SELECT FROM public.outbox_events) OR EXISTS (SELECT FROM "
             "public.outbox_ledger WHERE life IS DISTINCT FROM " +
             std::string(kLifeOfTable) + ")";
+    }
+    if (is_adopted()) {
+        left += " OR EXISTS (SELECT FROM " + unfinished() +
+                ") OR EXISTS (SELECT FROM public.outbox_route_done)";
     }
     std::string found = "nobody can look";
     look([&](test::Pg& control) {

@@ -35,6 +35,7 @@ struct PostgresSettings : DeploymentSettings {
     /// Of what chaos does beside kills, pauses and outages, this alone and surely.
     void only(const std::string& kind);
     void take_stream(Random& random);
+    void adopt();
 };
 
 struct PostgresVerdict : DeploymentVerdict {
@@ -89,6 +90,14 @@ class PostgresHistory final : public Deployment {
     void audit_slots(test::Pg& control);
     static void for_each_done(test::Pg& control,
                               const std::function<void(const std::string& route, Position)>& use);
+    void audit_marks(test::Pg& control, const std::set<std::pair<int, Position>>& dead);
+    [[nodiscard]] bool is_adopted() const { return kind_.layout == Server::Layout::kAdopted; }
+    [[nodiscard]] std::string table() const {
+        return is_adopted() ? "orders_outbox" : "outbox_events";
+    }
+    [[nodiscard]] std::string unfinished() const {
+        return "public." + table() + (is_adopted() ? " WHERE published_at IS NULL" : "");
+    }
 
     Server& server_;
     PostgresSettings kind_;

@@ -29,7 +29,8 @@ class Server {
     enum class Layout : std::uint8_t {
         kDelete,
         kKeep,
-        kReceiving  ///< Those of both sides, and in the schema `simulation` what handlers write.
+        kReceiving,  ///< Those of both sides, and in the schema `simulation` what handlers write.
+        kAdopted     ///< A team's own, `orders_outbox`, whose rows are marked.
     };
     [[nodiscard]] std::string url(Layout layout) const;
     [[nodiscard]] bool has(Layout layout) const;
@@ -73,8 +74,8 @@ class Server {
     test::TemporaryFolder copy_{"server-copy"};
     ServerClock* clock_ = nullptr;
     std::unique_ptr<test::PostgresServer> server_;
-    std::unique_ptr<test::Pg> controls_[3];
-    std::string reset_[3];  // SQL
+    std::unique_ptr<test::Pg> controls_[4];
+    std::string reset_[4];  // SQL
     bool logical_ = true;
 };
 

@@ -16,7 +16,22 @@ namespace outbox::simulation {
 
 namespace {
 
-constexpr const char* kTable = "outbox_events";
+// Of those that outbox recognises: one that is marked, one from which is deleted, whose rowids come
+// again.
+constexpr SqliteShape kShapes[] = {
+    {"outbox",
+     "CREATE TABLE outbox (id TEXT PRIMARY KEY, aggregate_type TEXT NOT NULL, aggregate_id TEXT "
+     "NOT "
+     "NULL, event_type TEXT NOT NULL, payload TEXT NOT NULL, created_at TEXT NOT NULL DEFAULT "
+     "'2026-01-01T00:00:00.000Z', published_at TEXT, retry_count INTEGER NOT NULL DEFAULT 0, "
+     "status "
+     "TEXT NOT NULL DEFAULT 'PENDING')",
+     "id, aggregate_type, event_type, payload, aggregate_id", "status = 'PENDING'",
+     "UPDATE OF status"},
+    {"outboxevent",
+     "CREATE TABLE outboxevent (id TEXT PRIMARY KEY, aggregatetype TEXT NOT NULL, aggregateid TEXT "
+     "NOT NULL, type TEXT NOT NULL, payload TEXT)",
+     "id, aggregatetype, type, payload, aggregateid", "1", "DELETE", AfterPublish::kDelete}};
 
 }  // namespace
 
@@ -45,10 +60,19 @@ SqliteSettings SqliteSettings::from_seed(std::uint64_t seed) {
     kind.route_changes = random.chance(0.3);
     if (kind.refusals) kind.anew = false;  // the trigger is for everybody
     if (random.chance(0.05)) kind.only("set_backs");
+    if (!kind.set_backs && random.chance(0.2)) kind.adopt(random.index(std::size(kShapes)));
     return kind;
 }
 
+void SqliteSettings::adopt(std::size_t which) {
+    shape = &kShapes[which % std::size(kShapes)];
+    anew = false;
+    tenants = false;
+    delays = false;
+}
+
 void SqliteSettings::only(const std::string& kind) {
+    shape = nullptr;
     const std::pair<const char*, bool*> kinds[] = {{"service_kills", &service_kills},
                                                    {"holds", &holds},
                                                    {"full", &full},
@@ -61,6 +85,7 @@ void SqliteSettings::only(const std::string& kind) {
                                                    {"route_changes", &route_changes},
                                                    {"set_backs", &set_backs}};
     for (const auto& [name, on] : kinds) *on = kind == name;
+    if (kind == "adopted") adopt(settings.seed);
     // A copy's lease may be worth more than one by a clock that was set back.
     if (set_backs) settings.clock_jumps = false;
 }
@@ -76,14 +101,19 @@ SqliteHistory::SqliteHistory(const SqliteSettings& settings)
     if (kind_.power) disk_.can_lose_power();
     judge_.find_out([this](Position number) { find_out(number); });
     services_.resize(static_cast<std::size_t>(settings_.writers));
+    if (kind_.shape != nullptr) {
+        config_.table = kind_.shape->table;
+        config_.after_publish = kind_.shape->after_publish;
+        look([&](SqliteClient& tables) { return tables.run(kind_.shape->create); });
+    }
     if (!kind_.refusals) return;
     static constexpr const char* kHow[] = {"ABORT, 'mine'", "FAIL, 'mine'", "ROLLBACK, 'mine'",
                                            "IGNORE"};
     look([&](SqliteClient& tables) {
-        return tables.run(
-            "CREATE TRIGGER mine BEFORE DELETE ON outbox_events WHEN OLD.position % 5 = 0 BEGIN "
-            "SELECT RAISE(" +
-            std::string(kHow[settings_.seed % std::size(kHow)]) + "); END");
+        return tables.run("CREATE TRIGGER mine BEFORE " +
+                          std::string(kind_.shape != nullptr ? kind_.shape->ends_rows : "DELETE") +
+                          " ON " + table() + " WHEN OLD.rowid % 5 = 0 BEGIN SELECT RAISE(" +
+                          std::string(kHow[settings_.seed % std::size(kHow)]) + "); END");
     });
 }
 
@@ -109,7 +139,7 @@ Result<std::unique_ptr<spi::Source>> SqliteHistory::open_source(int relay) {
 }
 
 std::unique_ptr<Operations> SqliteHistory::operations() {
-    auto opened = sqlite::open_operations(config_, kTable);
+    auto opened = sqlite::open_operations(config_, table());
     if (opened.ok()) return *std::move(opened);
     world_.trace("an operator cannot connect: " + describe(opened.error()));
     return nullptr;
@@ -232,6 +262,7 @@ bool SqliteHistory::insert(SqliteClient& client, const std::vector<std::string>&
     // Where it comes among those of its key is known once it is due.
     const bool delayed = kind_.delays && random.chance(0.1);
     if (delayed) one.event.key.clear();
+    if (kind_.shape != nullptr) return insert_adopted(client, std::move(one), written);
     std::string columns = "(id, aggregate_type, event_type, payload, key";
     std::string values = "('" + one.event.id + "', '" + one.event.type + "', 'Happened', '{}', " +
                          (one.event.key.empty() ? "NULL" : "'" + one.event.key + "'");
@@ -246,6 +277,19 @@ bool SqliteHistory::insert(SqliteClient& client, const std::vector<std::string>&
     if (!client.run(std::string("INSERT INTO ") +
                     (delayed ? "outbox_scheduled " : "outbox_events ") + columns + ") VALUES " +
                     values + ") RETURNING " + (delayed ? "0" : "position"))) {
+        return false;
+    }
+    one.position = std::stoll(client.rows().at(0).at(0));
+    written.push_back(std::move(one));
+    return true;
+}
+
+// A key that is empty is none.
+bool SqliteHistory::insert_adopted(SqliteClient& client, Written one,
+                                   std::vector<Written>& written) {
+    if (!client.run("INSERT INTO " + table() + " (" + kind_.shape->columns + ") VALUES ('" +
+                    one.event.id + "', '" + one.event.type + "', 'Happened', '{}', '" +
+                    one.event.key + "') RETURNING rowid")) {
         return false;
     }
     one.position = std::stoll(client.rows().at(0).at(0));
@@ -343,13 +387,19 @@ bool SqliteHistory::settle_doubtful(SqliteClient& client) {
 bool SqliteHistory::write_heartbeat(Written& written) {
     SqliteClient client(path_);
     const auto transaction = std::make_shared<Transaction>();
-    const bool inserted =
-        client.run("BEGIN IMMEDIATE") && !begun_anew_ &&
-        client.run("INSERT INTO outbox_events (id, aggregate_type, event_type, payload) VALUES ('" +
-                   written.event.id + "', 'b', 'Happened', '{}') RETURNING position");
-    if (!inserted) return false;
-    written.position = std::stoll(client.rows().at(0).at(0));
-    transaction->written.push_back(written);
+    if (!client.run("BEGIN IMMEDIATE") || begun_anew_) return false;
+    if (kind_.shape != nullptr) {
+        if (!insert_adopted(client, written, transaction->written)) return false;
+    } else {
+        if (!client.run(
+                "INSERT INTO outbox_events (id, aggregate_type, event_type, payload) VALUES "
+                "('" +
+                written.event.id + "', 'b', 'Happened', '{}') RETURNING position")) {
+            return false;
+        }
+        written.position = std::stoll(client.rows().at(0).at(0));
+        transaction->written.push_back(written);
+    }
     commit(client, transaction);
     return false;  // who commits has told
 }
@@ -371,7 +421,7 @@ void SqliteHistory::hold() {
     const std::shared_ptr<void> over(nullptr, [this](void*) { --operators_; });
     if (!client.run(sql)) return;
     did("somebody: " + sql);
-    if (what == 2 || (what == 1 && !client.run("SELECT count(*) FROM outbox_events"))) return;
+    if (what == 2 || (what == 1 && !client.run("SELECT count(*) FROM " + table()))) return;
     world_.sleep(hold_us);
     client.run("COMMIT");
 }
@@ -511,19 +561,37 @@ void SqliteHistory::audit() {
     std::set<std::pair<int, Position>> dead;
     std::vector<std::pair<std::string, Position>> done;
     const bool looked = look([&](SqliteClient& tables) {
-        if (!tables.run("BEGIN") || !tables.run("SELECT id FROM outbox_events")) return false;
+        if (!tables.run("BEGIN") ||
+            !tables.run("SELECT id FROM " + table() + " WHERE " + unfinished())) {
+            return false;
+        }
         for (const auto& row : tables.rows()) there.insert(number_of(row[0]));
         if (!tables.run("SELECT route, id FROM outbox_dead_letters")) return false;
         for (const auto& row : tables.rows()) {
             dead.insert({judge_.route_of(row[0]), number_of(row[1])});
         }
-        return for_each_done(tables, [&](const std::string& route, Position position) {
+        const auto take = [&](const std::string& route, Position position) {
             done.emplace_back(route, position);
-        });
+        };
+        return kind_.shape != nullptr ? for_each_mark(tables, take) : for_each_done(tables, take);
     });
     if (!looked) return;
     check_tables(there, dead);
-    for (const auto& [route, position] : done) check_ledger(route, position, dead);
+    for (const auto& [route, position] : done) {
+        if (kind_.shape == nullptr) {
+            check_ledger(route, position, dead);
+        } else if (const int of = judge_.route_of(route); !dead.contains({of, position})) {
+            judge_.in_ledger(of, position);
+        }
+    }
+}
+
+bool SqliteHistory::for_each_mark(SqliteClient& tables,
+                                  const std::function<void(const std::string&, Position)>& use) {
+    if (!tables.run("SELECT route, event_id FROM outbox_route_done WHERE route <> ''"))
+        return false;
+    for (const auto& row : tables.rows()) use(row[0], number_of(row[1]));
+    return true;
 }
 
 bool SqliteHistory::for_each_done(SqliteClient& tables,
@@ -549,10 +617,12 @@ bool SqliteHistory::for_each_done(SqliteClient& tables,
 std::string SqliteHistory::left() {
     std::string left;
     const bool looked = look([&](SqliteClient& tables) {
-        for (const char* table : {"outbox_events", "outbox_scheduled", "outbox_delivery"}) {
-            if (!tables.run(std::string("SELECT count(*) FROM ") + table)) return false;
+        for (const std::string& from :
+             {table() + " WHERE " + unfinished(), std::string("outbox_scheduled"),
+              std::string("outbox_delivery"), std::string("outbox_route_done")}) {
+            if (!tables.run("SELECT count(*) FROM " + from)) return false;
             const std::string& rows = tables.rows().at(0).at(0);
-            if (rows != "0") left += rows + " rows of " + table + "; ";
+            if (rows != "0") left += rows + " rows of " + from + "; ";
         }
         return for_each_done(tables, [&](const std::string& route, Position position) {
             if (numbers_.contains(position)) {

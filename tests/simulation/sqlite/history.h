@@ -13,17 +13,30 @@
 
 namespace outbox::simulation {
 
+/// An outbox table and how a service writes to it. `table` null: the native one.
+struct SqliteShape {
+    const char* table = nullptr;
+    const char* create = nullptr;
+    const char* columns = nullptr;  ///< id, type, type, payload and key, in this order.
+    const char* unfinished = "1";   ///< A condition on rows that some route has not finished.
+    const char* ends_rows = "";     ///< What a relay does to those that all have.
+    AfterPublish after_publish = AfterPublish::kDefault;
+};
+
 /// What kind of history a seed makes over SQLite.
 struct SqliteSettings : DeploymentSettings {
-    bool wal = true;            ///< The journal is a write-ahead log.
-    bool service_kills = true;  ///< Services are killed, too.
-    bool holds = true;          ///< Somebody keeps a lock or a snapshot, checkpoints or vacuums.
-    bool full = true;           ///< The disk is full for a while.
-    bool refusals = true;       ///< A trigger of the owner's keeps some rows.
-    bool power = false;         ///< The power fails.
+    const SqliteShape* shape = nullptr;  ///< Of a table that a team brought along; null: native.
+    bool wal = true;                     ///< The journal is a write-ahead log.
+    bool service_kills = true;           ///< Services are killed, too.
+    bool holds = true;     ///< Somebody keeps a lock or a snapshot, checkpoints or vacuums.
+    bool full = true;      ///< The disk is full for a while.
+    bool refusals = true;  ///< A trigger of the owner's keeps some rows.
+    bool power = false;    ///< The power fails.
     Disk::Plant plant;
 
     static SqliteSettings from_seed(std::uint64_t seed);
+    /// A team's table, of one of the shapes.
+    void adopt(std::size_t which);
     /// Of what chaos does beside kills, pauses and outages, this alone and surely.
     void only(const std::string& kind);
 };
@@ -69,6 +82,7 @@ class SqliteHistory final : public Deployment {
     bool begin_order(SqliteClient& client, Transaction& transaction);
     bool insert(SqliteClient& client, const std::vector<std::string>& keys, double trouble,
                 std::vector<Written>& written);
+    bool insert_adopted(SqliteClient& client, Written one, std::vector<Written>& written);
     bool commit(SqliteClient& client, const std::shared_ptr<Transaction>& transaction);
     bool settle_doubtful(SqliteClient& client);
     void find_out(Position number);
@@ -81,8 +95,17 @@ class SqliteHistory final : public Deployment {
     void audit();
     /// Beside the world. False: somebody keeps the file from being looked at.
     bool look(const std::function<bool(SqliteClient& tables)>& at);
+    /// Routes and numbers of events that the ledger of an adopted table holds.
+    static bool for_each_mark(SqliteClient& tables,
+                              const std::function<void(const std::string&, Position)>& use);
     static bool for_each_done(SqliteClient& tables,
                               const std::function<void(const std::string&, Position)>& use);
+    [[nodiscard]] std::string table() const {
+        return kind_.shape != nullptr ? kind_.shape->table : "outbox_events";
+    }
+    [[nodiscard]] std::string unfinished() const {
+        return kind_.shape != nullptr ? kind_.shape->unfinished : "1";
+    }
 
     const SqliteSettings kind_;
     const std::string path_;

@@ -48,6 +48,7 @@ constexpr Reduction kReductions[] = {
     {"set-backs", [](SqliteSettings& s) { return take(s.set_backs); }},
     {"power", [](SqliteSettings& s) { return take(s.power); }},
     {"anew", [](SqliteSettings& s) { return take(s.anew); }},
+    {"adopted", [](SqliteSettings& s) { return zero(s.shape); }},
     {"route-changes", [](SqliteSettings& s) { return take(s.route_changes); }},
     {"service-kills", [](SqliteSettings& s) { return take(s.service_kills); }},
     {"holds", [](SqliteSettings& s) { return take(s.holds); }},

@@ -107,7 +107,7 @@ Status open_consumer(const runtime::Invocation& invocation, SourceConfig config,
                 "the database of --consumer-db has no consumer's tables: outbox migrate --db URL "
                 "--only consumer makes them"};
     }
-    places.webhooks.push_back(config);
+    if (places.webhooks.front().url != config.url) places.webhooks.push_back(config);
     places.consumers.push_back(
         {config.url, [asked = std::shared_ptr(std::move(*consumer))](const std::string& id) {
              return asked->find(id);
@@ -221,15 +221,13 @@ std::optional<EndpointDeliveries> deliveries_of(const Places& places, const std:
     for (const SourceConfig& config : places.webhooks) {
         auto found = deliveries_in(config, id, key, limit);
         if (!found.ok()) {
-            unasked.push_back(redact(config.url) +
-                              ": webhooks: " + redact(describe(found.error())));
+            unasked.push_back(redact(config.url) + ": " + redact(describe(found.error())));
             continue;
         }
         if (!*found) continue;
         if (!all) all.emplace();
         std::move((*found)->found.begin(), (*found)->found.end(), std::back_inserter(all->found));
         all->more = all->more || (*found)->more;
-        all->delivered = all->delivered || (*found)->delivered;
     }
     return all;
 }
@@ -278,8 +276,7 @@ Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     if (!audit.ok()) return audit.status();
     facts.audit = std::move(*audit);
     add_received(places, id, facts);
-    facts.webhooks = deliveries_of(places, facts.received_as.empty() ? id : facts.received_as, {},
-                                   kEndpointsOfEvent, facts.unasked);
+    facts.webhooks = deliveries_of(places, id, {}, kEndpointsOfEvent, facts.unasked_webhooks);
     if (Status status = add_what_holds(places, facts); !status.ok()) return status;
     return facts;
 }
@@ -518,9 +515,8 @@ Result<OfKey> read_key(Places& places, const std::string& key, const std::string
     const auto all_dead = places.operations->count_dead(letters);
     if (!all_dead.ok()) return all_dead.status();
     out.all_dead = *all_dead;
-    if (tenant.empty()) {  // they have none
-        out.webhooks = deliveries_of(places, {}, key, limit, out.unasked);
-    }
+    // Whatever the tenant: deliveries keep none.
+    out.webhooks = deliveries_of(places, {}, key, limit, out.unasked);
     const ScheduledFilter delayed_of_key{.key = key, .tenant = tenant};
     auto delayed = places.operations->scheduled(delayed_of_key, limit);
     if (!delayed.ok()) {  // not every table has some
@@ -722,7 +718,8 @@ int print_key(const runtime::Invocation& invocation, Places& places, const Quest
         print_key(of_key, question.key, table);
     }
     for (const std::string& place : of_key.unasked) {
-        if (!invocation.options.flag("json")) std::cout << "not asked: " << place << "\n";
+        if (invocation.options.flag("json")) break;
+        std::cout << "whether endpoints of webhooks wait for it is not known: " << place << "\n";
     }
     if (explained->first && !invocation.options.flag("json")) {
         std::cout << "\nthe first that waits:\n\n";

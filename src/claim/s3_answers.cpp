@@ -60,7 +60,12 @@ std::optional<S3Fault> read_s3_object(int status, const S3Headers& headers, std:
 }
 
 std::optional<S3Fault> read_s3_stored(int status, std::string_view etag, std::string_view body) {
-    if (status != net::http_status::kOk) return read_s3_fault(status, body);
+    if (status != net::http_status::kOk) {
+        S3Fault fault = read_s3_fault(status, body);
+        // Nothing has to be there before it is stored: what is missing is the bucket.
+        if (fault.name == "NoSuchKey") fault.name = "NoSuchBucket";
+        return fault;
+    }
     if (etag.empty() || !body.empty()) {
         return S3Fault{"NO S3", "HTTP status 200 and no word of an object that was stored", status};
     }

@@ -91,13 +91,13 @@ struct EndpointDelivery {
     std::string last_error = {};       ///< Of the endpoint.
     std::string behind = {};    ///< The first of its key that failed there before it; empty: none.
     BoundedCount earlier = {};  ///< That wait for the endpoint, too.
+    bool served = true;         ///< A relay delivers from there, as far as is known.
 };
 
-/// What a database says of webhooks.
+/// What databases say of webhooks.
 struct EndpointDeliveries {
     std::vector<EndpointDelivery> found;
-    bool more = false;       ///< Others are not in `found`.
-    bool delivered = false;  ///< A relay delivers from there.
+    bool more = false;  ///< Others are not in `found`.
 };
 
 /// What can be said of the table of an outbox.

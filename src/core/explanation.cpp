@@ -87,6 +87,10 @@ class Explainer {
         if (facts_.webhooks) {
             for (const EndpointDelivery& one : facts_.webhooks->found) tell_delivery(one);
         }
+        for (const std::string& place : facts_.unasked_webhooks) {
+            out_.remarks.push_back("whether endpoints of webhooks wait for it is not known: " +
+                                   place);
+        }
         settle_state();
         if (out_.state == "waiting" && waits_for_routes()) tell_waits();
         if (out_.state == "waiting") tell_endpoints();
@@ -327,7 +331,10 @@ class Explainer {
 
     void tell_endpoints() {
         if (!facts_.webhooks) return;
-        if (!facts_.webhooks->delivered && any_delivery(/*dead=*/false)) {
+        const bool unserved =
+            std::any_of(facts_.webhooks->found.begin(), facts_.webhooks->found.end(),
+                        [](const EndpointDelivery& one) { return !one.dead && !one.served; });
+        if (unserved) {
             wait("", "endpoint_not_served",
                  "no relay delivers webhooks: one with a route webhook+... to their database does");
         }
@@ -335,10 +342,6 @@ class Explainer {
             if (!one.dead) tell_endpoint(one);
         }
         tell_given_up();
-        if (facts_.webhooks->more) {
-            out_.remarks.emplace_back(
-                "more endpoints than are named here wait for it: `outbox webhook list`");
-        }
     }
 
     void tell_given_up() {
@@ -349,6 +352,10 @@ class Explainer {
                 "endpoint " + one.endpoint +
                 " was given up on: mend the cause, then `outbox webhook enable " + one.endpoint +
                 "` sends all that failed there once more, fresh attempts for each");
+        }
+        if (facts_.webhooks->more) {
+            out_.remarks.emplace_back(
+                "more endpoints than are named here have not got it: `outbox webhook list`");
         }
     }
 
@@ -617,7 +624,9 @@ class Explainer {
         }
         if (facts_.webhooks) {
             out_.remarks.emplace_back(
-                "no endpoint of webhooks waits for it; what was delivered to one leaves nothing");
+                "no endpoint of webhooks in the databases that were asked waits for it; what was "
+                "delivered to one leaves nothing, nor does what found its queue full (`missed` in "
+                "`outbox webhook list`)");
         }
         tell_writers();
         for (const std::string& other : facts_.table.others) {

@@ -59,6 +59,7 @@ struct Facts {
     std::optional<ReceivedMessages> received;  ///< Nothing: no consumer's database was asked.
     std::vector<std::string> unasked;  ///< Databases that did not say what was received: which,
                                        ///< why.
+    std::vector<std::string> unasked_webhooks;   ///< Likewise whether endpoints wait for it.
     std::optional<EndpointDeliveries> webhooks;  ///< Nothing: no database that was asked has some.
     std::string received_as;  ///< The id by which consumers know it; empty: the event's own.
     std::int64_t now_us = 0;

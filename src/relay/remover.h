@@ -47,7 +47,7 @@ class Remover {
     void take_removed(std::vector<Position>& out);
 
     [[nodiscard]] std::size_t pending() const { return pending_.load(std::memory_order_relaxed); }
-    /// Of these, rows that the table keeps.
+    /// Rows that the table keeps.
     [[nodiscard]] std::size_t kept() const { return kept_.load(std::memory_order_relaxed); }
     /// Says while no more may be read.
     [[nodiscard]] const std::atomic<bool>& full() const { return full_; }

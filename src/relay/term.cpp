@@ -157,7 +157,7 @@ spi::Recorder::Stats Term::database_stats() const {
     // Rows that are finished and not yet removed are no backlog.
     if (stats.without_finished) return stats;
     const auto done = static_cast<std::int64_t>(remover_->pending());
-    stats.backlog = std::max<std::int64_t>(0, stats.backlog - done);
+    stats.backlog = std::max(stats.at_least, stats.backlog - done);
     return stats;
 }
 

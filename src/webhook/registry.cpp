@@ -241,7 +241,9 @@ class SqlRegistry final : public Registry {
                 of_endpoint + " LIMIT " + std::to_string(kMaxCounted + 1) +
                 ") x) FROM outbox_webhook_endpoints e JOIN outbox_webhook_deliveries d "
                 "ON d.endpoint_id = e.endpoint_id WHERE " +
-                condition + " ORDER BY d.attempts DESC, e.endpoint_id, d.position LIMIT " +
+                condition +
+                " ORDER BY CASE WHEN d.dead THEN 1 ELSE 0 END, d.attempts DESC, e.endpoint_id, "
+                "d.position LIMIT " +
                 std::to_string(limit + 1),
             {value});
         if (!rows.ok()) return rows.status();
@@ -250,8 +252,9 @@ class SqlRegistry final : public Registry {
         out.more = out.found.size() > limit;
         if (out.more) out.found.pop_back();
         const auto by = delivering();
-        if (!by.ok()) return by.status();
-        out.delivered = by->held;
+        if (by.ok()) {
+            for (EndpointDelivery& one : out.found) one.served = by->held;
+        }
         return out;
     }
 

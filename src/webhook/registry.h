@@ -60,8 +60,8 @@ class Registry {
     virtual Result<std::vector<EndpointReport>> list(bool count) = 0;
     /// None: there is no such endpoint.
     virtual Result<std::optional<EndpointReport>> get(const std::string& id) = 0;
-    /// What is not over of one event, by its id, or of a key: those that failed most first. What is
-    /// delivered leaves nothing. A key reads the table of deliveries.
+    /// What is not over of one event, by its id, or of a key: what is dead last, those that failed
+    /// most first. What is delivered leaves nothing. A key reads the table of deliveries.
     virtual Result<EndpointDeliveries> deliveries_of_event(const std::string& id,
                                                            std::size_t limit) = 0;
     virtual Result<EndpointDeliveries> deliveries_of_key(const std::string& key,

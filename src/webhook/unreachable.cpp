@@ -54,6 +54,8 @@ Result<std::vector<std::string>> unreachable_endpoints(std::span<const Endpoint>
     for (const auto& [host, of_host] : by_host) hosts.push_back(host);
     for (const Resolved& one : resolve_all(hosts, {.timeout = reach.timeout}, reach.lookup)) {
         const std::string& host = hosts[one.token];
+        // No thread or no resolver of this machine's for it: nobody knows.
+        if (one.addresses.empty() && one.no.whose == NoAddress::Whose::kOurs) continue;
         std::string why = one.no.why;
         if (!one.addresses.empty() && guard->choose(host, one.addresses, 0, why)) continue;
         for (const std::string& endpoint : by_host[host]) told.add(endpoint, why);

@@ -103,6 +103,16 @@ TEST(S3Answers, OnlyTheWordOfAnObjectMeansThatItIsStored) {
     }
 }
 
+// Some services say so of a bucket that is away.
+TEST(S3Answers, AnObjectThatIsMissingBeforeItIsStoredIsTheStoresFault) {
+    for (const char* body : {"<Error><Code>NoSuchKey</Code></Error>", "<Error></Error>"}) {
+        EXPECT_EQ(to_error(read_s3_fault(404, body), "s").advice, Advice::kDeadLetter);
+        const auto seen = read_s3_stored(404, "", body);
+        ASSERT_TRUE(seen);
+        EXPECT_EQ(to_error(*seen, "s").advice, Advice::kRetryDestination);
+    }
+}
+
 // Consumers would take every payload for altered, and give all messages up.
 TEST(S3Answers, APageIsNoObject) {
     EXPECT_FALSE(read_s3_object(200, {"\"d41d\"", "application/octet-stream", true}, "x"));

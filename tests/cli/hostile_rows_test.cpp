@@ -418,6 +418,30 @@ TEST_F(HostileRows, RowsThatAreSentAndThatTheTableKeepsAreOwedAndNoBacklog) {
     EXPECT_EQ(status()["backlog"], 2);
 }
 
+TEST_F(HostileRows, ARouteInThePlaceOfTheOnlyOneIsNotSentWhatTheTableKeeps) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    pg_.exec(
+        "SELECT outbox_emit('orders', '{}') FROM generate_series(1, 9); "
+        "CREATE TABLE audit (of bigint REFERENCES outbox_events (position)); "
+        "INSERT INTO audit VALUES (2), (5)");
+    const auto relay_by = [&](const std::string& name) {
+        return outbox_.start_relay(
+            {"--from", url_, "--to",
+             name + "=mailbox+postgresql" + url_.substr(url_.find(':')) + "?mailbox=" + name,
+             "--admin", "off"});
+    };
+    Process first = relay_by("first");
+    ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", "2", first));
+    EXPECT_EQ(first.stop().code, 0);
+    Process second = relay_by("second");
+    ASSERT_TRUE(becomes("SELECT route FROM outbox_routes", "second", second));
+    pg_.exec("SELECT outbox_emit('orders', '{}')");
+    ASSERT_TRUE(
+        becomes("SELECT count(*) FROM outbox_mailbox WHERE mailbox = 'second'", "1", second));
+    EXPECT_EQ(second.stop().code, 0);
+    EXPECT_EQ(pg_.value("SELECT count(*) FROM outbox_mailbox WHERE mailbox = 'second'"), "1");
+}
+
 TEST_F(HostileRows, ADelayedEventThatTheOutboxRefusesWaitsAlone) {
     ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
     pg_.exec(

@@ -168,8 +168,8 @@ TEST_P(WebhookCommands, ExplainSaysWhichEndpointsWaitForAnEventAndWhy) {
     const json event = explain({id})["events"][0];
     EXPECT_EQ(event["state"], "waiting");
     ASSERT_EQ(event["webhooks"].size(), 3U);
-    EXPECT_EQ(event["webhooks"][0]["endpoint"], "tired") << "what failed comes first";
-    EXPECT_EQ(event["webhooks"][0]["dead"], true);
+    EXPECT_EQ(event["webhooks"][2]["endpoint"], "tired") << "what is dead comes last";
+    EXPECT_EQ(event["webhooks"][2]["dead"], true);
     std::map<std::string, json> waits;
     for (const json& one : event["waits"]) waits[one["reason"]] = one;
     EXPECT_EQ(waits.size(), 3U) << event["waits"];
@@ -186,6 +186,27 @@ TEST_P(WebhookCommands, ExplainSaysWhichEndpointsWaitForAnEventAndWhy) {
                       HasSubstr("waiting at endpoint off"), HasSubstr("dead at endpoint tired")));
     EXPECT_THAT(outbox_.run({"explain", id, "--db", url_}).out,
                 AllOf(HasSubstr("endpoint tired"), HasSubstr("why it waits")));
+}
+
+TEST_P(WebhookCommands, ExplainCallsNothingOverWhileOneEndpointOfManyWaits) {
+    const std::string event_id = "01939d3e-7c00-7aaa-8000-000000000001";
+    add(kUrl, "waits");
+    for (int i = 0; i < 60; ++i) {
+        const std::string id = "e" + std::to_string(i);
+        sql("INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) VALUES ('" + id +
+            "', 'https://192.0.2.9/', 'x')");
+        let_one_wait(id, event_id, true);
+    }
+    sql("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id) VALUES ('waits', '" +
+        event_id + "')");
+    // Asked twice for one database it is told once.
+    const Finished asked =
+        outbox_.run({"explain", event_id, "--db", url_, "--consumer-db", url_, "--json"});
+    const json event = json::parse(asked.out)["events"][0];
+    EXPECT_EQ(event["state"], "waiting");
+    EXPECT_EQ(event["webhooks"].size(), 50U);
+    EXPECT_THAT(event["waits"].dump(), HasSubstr("endpoint waits"));
+    EXPECT_THAT(event["remarks"].dump(), HasSubstr("more endpoints than are named here"));
 }
 
 TEST_P(WebhookCommands, AnEndpointIsAddedAndItsSecretShownOnce) {
@@ -385,6 +406,57 @@ TEST_P(WebhookCommands, TakeWhatIsNotGivenFromTheRouteInTheFile) {
 }
 
 // For long; who waits for him holds what is needed to deliver.
+// What others read stands elsewhere, and `--check` makes nothing.
+TEST(RoutesIntoTablesOfPostgres, OfAnotherSchemaAreRefusedAndNothingIsMade) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    Pg pg(url);
+    pg.exec("CREATE SCHEMA ob");
+    ASSERT_EQ(outbox.run({"migrate", "--db", url, "--schema", "ob"}).status.code, 0);
+    const auto key = outbox.write("webhook.key", "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=\n");
+    std::filesystem::permissions(key, std::filesystem::perms::owner_read);
+    const std::string rest = url.substr(url.find(':'));
+    const auto tables_of_public = [&] {
+        return pg.value(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename IN "
+            "('outbox_mailbox', 'outbox_webhook_endpoints')");
+    };
+    for (const std::string& to :
+         {"mailbox+postgresql" + rest, "webhook+postgresql" + rest + "?key_file=" + key.string()}) {
+        const auto check = [&](const std::string& destination) {
+            return outbox.run({"relay", "--check", "--from", url, "--schema", "ob", "--to",
+                               "there=" + destination});
+        };
+        const Finished refused = check(to);
+        EXPECT_EQ(refused.status.code, 1);
+        EXPECT_THAT(refused.out, AllOf(HasSubstr("stand in schema ob"),
+                                       HasSubstr("options=-csearch_path%3Dob")));
+        const std::string with =
+            to + (to.find('?') == std::string::npos ? "?" : "&") + "options=-csearch_path%3Dob";
+        EXPECT_EQ(check(with).status.code, 0) << check(with).out;
+        EXPECT_EQ(tables_of_public(), "0");
+    }
+}
+
+// Also where the route is known and its destination is asked for its name.
+TEST(RoutesIntoTablesOfPostgres, AreLookedAtByCheckWithoutATableBeingMade) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    Pg pg(url);
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    const std::string to = "mailbox+postgresql" + url.substr(url.find(':'));
+    pg.exec("SELECT outbox_emit('orders', '{}')");
+    Process running = outbox.start_relay({"--from", url, "--to", to, "--admin", "off"});
+    ASSERT_TRUE(eventually(60s, "the destination is known", [&] {
+        return pg.value("SELECT count(*) FROM outbox_routes WHERE destination <> ''") == "1";
+    }));
+    EXPECT_EQ(running.stop().code, 0);
+    pg.exec("DROP TABLE outbox_mailbox CASCADE");
+    const Finished checked = outbox.run({"relay", "--check", "--from", url, "--to", to});
+    EXPECT_EQ(checked.status.code, 0) << checked.out;
+    EXPECT_EQ(pg.value("SELECT to_regclass('outbox_mailbox') IS NULL"), "t");
+}
+
 TEST(WebhookCommandsOnPostgres, WaitSomeSecondsForWhoHoldsARowAndNameHim) {
     OutboxBinary outbox;
     const std::string url = shared_postgres().create_database();

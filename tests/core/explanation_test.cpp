@@ -214,9 +214,8 @@ TEST(Explanation, OfAnEventThatEndpointsWaitForSaysWhyEachDoes) {
     Facts all = facts();
     all.trace = {};
     all.webhooks.emplace();
-    all.webhooks->delivered = true;
     EXPECT_EQ(explain(all).state, "unknown");
-    EXPECT_TRUE(says(explain(all), "no endpoint of webhooks waits for it"));
+    EXPECT_TRUE(says(explain(all), "no endpoint of webhooks in the databases that were asked"));
     EndpointDelivery one{.endpoint = "shop", .event_id = all.id, .written_at_us = kNow - kSecond};
     const auto with = [&](const EndpointDelivery& delivery) {
         all.webhooks->found = {delivery};
@@ -257,7 +256,7 @@ TEST(Explanation, OfAnEventThatEndpointsWaitForSaysWhyEachDoes) {
     all.trace = facts().trace;
     all.webhooks->found = {one, other};
     all.webhooks->more = true;
-    all.webhooks->delivered = false;
+    all.webhooks->found[1].served = false;
     const Explanation seen = explain(all);
     EXPECT_EQ(seen.state, "waiting");
     EXPECT_EQ(reasons(seen), "under_way endpoint_not_served endpoint_under_way");

@@ -33,7 +33,8 @@ Deployment::Deployment(const DeploymentSettings& habits)
                       const bool is_of_past =
                           error.code == ErrorCode::kRouteGone && of_the_past_.contains(relay);
                       return is_of_past || may_end(relay, error);
-                  }} {}
+                  },
+              .may_change = [this] { return may_change(); }} {}
 
 void Deployment::play(DeploymentVerdict& verdict) {
     for (int i = 0; i < settings_.relays; ++i) start_relay();

@@ -84,6 +84,8 @@ class Deployment {
     /// An error may end a process, which is started again.
     virtual bool may_end(int relay, const ErrorInfo& error) = 0;
     /// Nobody does what events may wait for; how long they may for another reason.
+    /// See `Surroundings::may_change`.
+    [[nodiscard]] virtual bool may_change() const { return true; }
     [[nodiscard]] virtual bool nobody_interferes() const = 0;
     [[nodiscard]] virtual std::int64_t may_wait_us() const { return 0; }
 

@@ -95,6 +95,11 @@ void RelayProcess::stops(const ErrorInfo& why) {
 }
 
 void RelayProcess::tell(const relay::Note& note) const {
+    const bool same = around_.may_change && !around_.may_change();
+    if (same && note.what == std::string_view("server_changed")) {
+        around_.judge.violation("relay " + std::to_string(number_) +
+                                " takes the database for another: " + note.fields.front().second);
+    }
     if (!world_.tracing()) return;
     std::string line = "relay " + std::to_string(number_) + " " + note.what;
     for (const auto& [name, value] : note.fields) line.append(" " + name + "=" + value);

@@ -33,6 +33,8 @@ struct Surroundings {
     std::function<Result<std::unique_ptr<spi::Sink>>(int relay, int route)> make_sink = {};
     /// What to do with an error that ends a process. False, or empty: it is to end none.
     std::function<bool(int relay, const ErrorInfo& error)> may_end = {};
+    /// The database is, or may be, set back, made anew or another one in this history.
+    std::function<bool()> may_change = {};
 };
 
 /// A route as the simulation configures it.

@@ -177,7 +177,7 @@ struct Removed {
     std::size_t left =
         0;  ///< Named, now or before, and not tried or not there yet; each call tries.
     std::string refusal;   ///< What the table said to the removal of rows that it does not let go.
-    std::size_t kept = 0;  ///< Of those that are left: rows that it keeps, each asked for alone.
+    std::size_t kept = 0;  ///< Rows that it keeps, each asked for alone.
 };
 
 /// What a relay tells people of a route through the database (table outbox_route_stats).
@@ -270,6 +270,8 @@ class Recorder {
         bool estimated = false;  ///< The backlog: counting it takes long.
         /// The backlog leaves out rows that every route has finished and that are still there.
         bool without_finished = false;
+        std::int64_t at_least =
+            0;  ///< So many wait for certain, where the backlog has finished ones.
         double oldest_age_s = 0;
         std::int64_t failing = 0;
         std::int64_t dead = 0;

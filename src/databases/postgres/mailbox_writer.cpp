@@ -13,6 +13,7 @@
 #include "core/sql_text.h"
 #include "databases/postgres/arrays.h"
 #include "databases/postgres/client.h"
+#include "databases/postgres/elsewhere.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/owners.h"
 #include "databases/postgres/sql_files.h"
@@ -83,17 +84,22 @@ class PostgresClient final : public Client {
 
     Status look() override { return start(false); }
 
-    // A standby that takes over has the same name.
+    // A standby that takes over has the same name. Makes nothing: who only looks asks it, too.
     Result<std::string> destination() override {
-        if (Status status = prepare(); !status.ok()) return status;
-        Rows answer;
-        const std::string sql =
-            "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
-            "(parse_ident(" +
-            quote_literal(schema_) + "))[1] FROM pg_control_system()";
-        const Status asked = run(sql.c_str(), &answer);
-        if (!asked.ok()) return asked;
-        return answer.string(0, 0) + ", mailbox " + config_.mailbox;
+        const bool ready = ready_ && connection_.sound() && !connection_.replaced();
+        if (!ready) {
+            ready_ = false;
+            bool there = false;
+            Status status = connect();
+            if (status.ok()) status = find_table(false, there);
+            if (!status.ok()) {
+                connection_.close();
+                return status;
+            }
+        }
+        auto name = ask_name();
+        if (!ready) connection_.close();
+        return name;
     }
 
     Status insert(std::span<const Row> rows) override {
@@ -130,6 +136,26 @@ class PostgresClient final : public Client {
     }
 
   private:
+    Result<std::string> ask_name() {
+        Rows answer;
+        const std::string sql =
+            "SELECT 'postgresql ' || system_identifier || '/' || current_database() || '.' || "
+            "(parse_ident(" +
+            quote_literal(schema_) + "))[1] FROM pg_control_system()";
+        const Status asked = run(sql.c_str(), &answer);
+        if (!asked.ok()) return asked;
+        return answer.string(0, 0) + ", mailbox " + config_.mailbox;
+    }
+
+    // A second one, which nobody reads, would be made where the path leads.
+    Status require_no_other() {
+        Rows other;
+        const std::string sql = postgres::elsewhere_sql("outbox_mailbox");
+        if (Status status = run(sql.c_str(), &other); !status.ok()) return status;
+        if (other.empty()) return {};
+        return postgres::elsewhere("the mailboxes (outbox_mailbox)", other.string(0, 0), where());
+    }
+
     Status start(bool make_table) {
         ready_ = false;
         bool there = true;
@@ -174,6 +200,7 @@ class PostgresClient final : public Client {
         const auto is = [&](int column) { return look.boolean(0, column); };
         const std::string name = look.string(0, 4);
         if (!is(0)) {
+            if (Status status = require_no_other(); !status.ok()) return status;
             there = make_table;
             if (!make_table) {
                 if (is(5)) return {};

@@ -50,9 +50,16 @@ class SqliteClient final : public Client {
         return status;
     }
 
+    // Makes nothing: who only looks asks it, too.
     Result<std::string> destination() override {
-        if (Status status = prepare(); !status.ok()) return status;
-        return "sqlite " + database_->file() + ", mailbox " + config_.mailbox;
+        const bool ready = insert_ && !database_->has_moved();
+        if (!ready) {
+            close();
+            if (Status status = open(); !status.ok()) return status;
+        }
+        std::string name = "sqlite " + database_->file() + ", mailbox " + config_.mailbox;
+        if (!ready) close();
+        return name;
     }
 
     Status insert(std::span<const Row> rows) override {

@@ -10,6 +10,7 @@
 #include <map>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include <outbox/adapters/sqlite.h>
@@ -344,7 +345,19 @@ TEST_F(SqliteSource, RowsThatATriggerKeepsStayFinishedAndTheRestIsRemoved) {
         const auto removed = value_of(recorder->remove(done.epoch, positions));
         EXPECT_THAT(removed.positions, testing::ElementsAre(1, 3, 4, 6, 7, 9)) << how;
         EXPECT_FALSE(removed.refusal.empty()) << how;
+        EXPECT_EQ(removed.kept, 3U) << how;
         EXPECT_EQ(db_.value("SELECT group_concat(position) FROM outbox_events"), "2,5,8") << how;
+        // They are no backlog, and hide none.
+        db_.exec("UPDATE outbox_events SET occurred_at = occurred_at - 3600000000");
+        spi::Recorder::Stats stats = value_of(recorder->stats());
+        EXPECT_EQ(stats.backlog, 0) << how;
+        EXPECT_EQ(stats.oldest_age_s, 0) << how;
+        db_.exec(
+            "INSERT INTO outbox_events (topic, occurred_at) SELECT 't', min(occurred_at) + "
+            "1800000000 FROM outbox_events");
+        stats = value_of(recorder->stats());
+        EXPECT_EQ(stats.backlog, 1) << how;
+        EXPECT_NEAR(stats.oldest_age_s, 1800, 100) << how;
         // Nothing is sent again by who comes next.
         EXPECT_TRUE(value_of(source->open_recorder())
                         ->begin(done.epoch, std::vector<spi::RouteName>{{"default", {}}})
@@ -357,6 +370,32 @@ TEST_F(SqliteSource, RowsThatATriggerKeepsStayFinishedAndTheRestIsRemoved) {
             EXPECT_TRUE(ledger.routes[0].finished.contains(kept)) << how;
         }
     }
+}
+
+// The other one may have read on since the highest number was asked for.
+TEST_F(SqliteSource, ReadersOfTwoRoutesDoNotTakeEachOthersReadsForAnOlderState) {
+    db_.exec("PRAGMA synchronous = OFF");
+    const auto source = open();
+    std::atomic<bool> over{false};
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (const char* route : {"first", "second"}) {
+        threads.emplace_back([&, route] {
+            const auto reader = value_of(source->open_reader(route, {}));
+            spi::EventBatch batch;
+            while (!over) {
+                batch.clear();
+                if (!reader->read(kAll, batch).ok()) ++wrong;
+            }
+        });
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(1'500);
+    while (std::chrono::steady_clock::now() < until) {
+        db_.exec("INSERT INTO outbox_events (topic) VALUES ('t')");
+    }
+    over = true;
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(SqliteSource, ARowNumberedByHandBelowAllIsNoEventOfARoute) {

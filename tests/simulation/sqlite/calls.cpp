@@ -2,6 +2,7 @@
 // CMakeLists.txt): a statement takes simulated time, and a process that is killed ends at one.
 
 #include <chrono>
+#include <cstdint>
 #include <sqlite3.h>
 #include <string>
 #include <string_view>
@@ -22,9 +23,9 @@ int __real_sqlite3_open_v2(const char*, sqlite3**, int, const char*);
 int __wrap_sqlite3_step(sqlite3_stmt* statement) {
     Disk* disk = Disk::current();
     if (disk == nullptr) return __real_sqlite3_step(statement);
-    if (sqlite3_stmt_busy(statement) == 0) disk->before_statement();
+    const std::int64_t left_us = sqlite3_stmt_busy(statement) == 0 ? disk->before_statement() : 0;
     const int result = __real_sqlite3_step(statement);
-    disk->after_statement();
+    disk->after_statement(left_us);
     return result;
 }
 
@@ -36,9 +37,9 @@ int __wrap_sqlite3_exec(sqlite3* database, const char* sql, int (*each)(void*, i
     const std::string text(disk->as_planted(sql, changed));
     // Destructors roll back.
     const bool rolls_back = text == "ROLLBACK";
-    if (!rolls_back) disk->before_statement();
+    const std::int64_t left_us = rolls_back ? 0 : disk->before_statement();
     const int result = __real_sqlite3_exec(database, text.c_str(), each, with, error);
-    if (!rolls_back) disk->after_statement();
+    if (!rolls_back) disk->after_statement(left_us);
     return result;
 }
 
@@ -57,7 +58,7 @@ int __wrap_sqlite3_prepare_v3(sqlite3* database, const char* sql, int bytes, uns
 int __wrap_sqlite3_open_v2(const char* path, sqlite3** out, int flags, const char* vfs) {
     Disk* disk = Disk::current();
     if (disk == nullptr) return __real_sqlite3_open_v2(path, out, flags, vfs);
-    disk->before_statement();
+    static_cast<void>(disk->before_statement());
     return __real_sqlite3_open_v2(path, out, flags, vfs);
 }
 

@@ -271,18 +271,21 @@ std::string_view Disk::as_planted(std::string_view sql, std::string& changed) {
     return changed;
 }
 
-void Disk::before_statement() {
+// What it gives and what it changed may be old by the time it has answered.
+std::int64_t Disk::before_statement() {
     ++statements_;
-    if (world_.dying() && std::uncaught_exceptions() > 0) return;
+    if (world_.dying() && std::uncaught_exceptions() > 0) return 0;
     Random& random = world_.random();
     const bool slow = random.chance(0.001);
     const std::int64_t us = slow ? random.between(1, 2'000) * kMs : random.between(5, 300);
     if (slow && slow_) slow_(us);
-    world_.sleep(us);
+    world_.sleep(us / 2);
+    return us / 2;
 }
 
-void Disk::after_statement() const {
+void Disk::after_statement(std::int64_t us) const {
     if (world_.dying() && std::uncaught_exceptions() == 0) throw Killed();
+    if (us > 0 && std::uncaught_exceptions() == 0) world_.sleep(us);
 }
 
 // Called from within SQLite, which knows no exceptions.

@@ -45,10 +45,10 @@ class Disk {
     [[nodiscard]] std::string_view as_planted(std::string_view sql, std::string& changed);
 
     // Called in place of SQLite's functions.
-    /// A statement begins, which takes its time.
-    void before_statement();
-    /// Ends a task whose process is gone, where that may be.
-    void after_statement() const;
+    /// A statement begins, which takes its time; how much of it is for after its answer.
+    [[nodiscard]] std::int64_t before_statement();
+    /// Ends a task whose process is gone, where that may be; or takes the rest of the time.
+    void after_statement(std::int64_t us) const;
 
     enum class Call : std::uint8_t { kOpen, kRead, kWrite, kSync, kTruncate, kDelete, kLock };
     /// Before a file is touched. Not 0: the call fails with it.

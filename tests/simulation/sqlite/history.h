@@ -76,6 +76,9 @@ class SqliteHistory final : public Deployment {
     void settle() override;
     bool may_end(int relay, const ErrorInfo& error) override;
     [[nodiscard]] bool nobody_interferes() const override;
+    [[nodiscard]] bool may_change() const override {
+        return kind_.anew || kind_.set_backs || kind_.power;
+    }
 
     void serve(int writer);
     void write_one_transaction(SqliteClient& client, int writer);

@@ -159,10 +159,10 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
     // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(connection, routes);
     if (status.ok()) status = refuse_gone(connection, routes);
-    if (status.ok() && !table_.keep) status = forget_gone(connection, routes, out);
+    // Before: a route that takes the place of the only one goes on behind what that one finished
+    // and is still there.
     if (status.ok()) status = add_new(connection, routes);
-    // A route that takes the place of the only one goes on behind what stays of that one's events.
-    if (status.ok() && table_.keep) status = forget_gone(connection, routes, out);
+    if (status.ok()) status = forget_gone(connection, routes, out);
     if (status.ok() && !table_.by_position) status = note_life(connection);
     if (status.ok() && !table_.by_position) status = owe_marks(connection, routes);
     if (status.ok()) status = part_lives(connection);

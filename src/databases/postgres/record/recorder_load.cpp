@@ -376,7 +376,11 @@ Status PostgresRecorder::leave_out_finished(Stats& stats, bool first) {
     if (!*found) return {};  // it takes long: as it was told
     const std::int64_t waiting = (*found)->integer(0, 0);
     stats.oldest_age_s = static_cast<double>((*found)->integer(0, 1)) / 1000.0;
-    if (waiting > kCountLimit) return {};
+    if (waiting > kCountLimit) {
+        stats.at_least = waiting;
+        stats.backlog = std::max(stats.backlog, waiting);
+        return {};
+    }
     stats.backlog = waiting;
     stats.estimated = false;
     stats.without_finished = true;

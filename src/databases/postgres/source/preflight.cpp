@@ -244,28 +244,27 @@ Status look_at_numbers(Connection& connection, const Table& table,
         Params().text(table.sql).text(table.position));
     if (!rows.ok() || rows->empty()) return rows.status();
     const std::string name = rows->string(0, 0);
+    // The server writes the sequence anew for that, by which a relay knows the table (life_of).
+    const std::string stopped =
+        ". A relay takes that for another table: stop all relays, wait until none waits in outbox "
+        "status, change it, and start one once with `outbox routes continue` before";
     if (rows->boolean(0, 1)) {
-        const std::string sql = "ALTER SEQUENCE " + name + " NO CYCLE";
-        findings.push_back({Grade::kFail,
-                            "numbers: " + name +
-                                " begins anew at its end (CYCLE), and an event whose position was "
-                                "used before passes for sent: " +
-                                sql,
-                            sql});
+        add(findings, Grade::kFail,
+            "numbers: " + name +
+                " begins anew at its end (CYCLE), and an event whose position was used before "
+                "passes for sent: ALTER SEQUENCE " +
+                name + " NO CYCLE" + stopped);
     }
-    const std::string end = "numbers: " + name + " ends at " + rows->string(0, 2);
+    const std::string end = "numbers: " + name + " ends at " + rows->string(0, 2) +
+                            ", after which no event can be written";
     if (rows->boolean(0, 3)) {
-        const std::string sql = "ALTER SEQUENCE " + name + " NO MAXVALUE";
-        findings.push_back(
-            {Grade::kWarn, end + ", after which no event can be written: " + sql, sql});
+        add(findings, Grade::kWarn, end + ": ALTER SEQUENCE " + name + " NO MAXVALUE" + stopped);
     } else if (rows->boolean(0, 4)) {
         add(findings, Grade::kWarn,
-            end +
-                ", after which no event can be written, and more than half of that is used. ALTER "
-                "TABLE " +
-                table.sql + " ALTER COLUMN " + quote_identifier(table.position) +
-                " TYPE bigint, which rewrites the table, then ALTER SEQUENCE " + name +
-                " AS bigint NO MAXVALUE");
+            end + ", and more than half of that is used: ALTER TABLE " + table.sql +
+                " ALTER COLUMN " + quote_identifier(table.position) +
+                " TYPE bigint, which rewrites the table, and ALTER SEQUENCE " + name +
+                " AS bigint NO MAXVALUE" + stopped);
     }
     return {};
 }
@@ -276,7 +275,8 @@ Status look_at_references(Connection& connection, const Table& table,
     const Result<Rows> rows = connection.query(
         std::string(
             "SELECT quote_ident(conname), conrelid::regclass::text FROM pg_constraint WHERE "
-            "contype = 'f' AND confrelid = to_regclass($1) AND confdeltype IN ('a', 'r') "
+            "contype = 'f' AND conparentid = 0 AND confrelid = to_regclass($1) AND "
+            "confdeltype IN ('a', 'r') "
             "ORDER BY 2, 1 LIMIT ") +
             kNamed,
         Params().text(table.sql));

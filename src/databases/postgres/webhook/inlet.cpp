@@ -121,18 +121,14 @@ class PostgresInlet final : public webhook::Inlet {
         return found;
     }
 
-    // A standby that takes over has the same name.
+    // A standby that takes over has the same name. Makes nothing: who only looks asks it, too.
     Result<std::string> destination() override {
-        const auto connection = connected();
-        if (!connection.ok()) return connection.status();
-        const auto name = (*connection)
-                              ->query(
-                                  "SELECT 'postgresql ' || system_identifier || '/' || "
-                                  "current_database() || '.' || "
-                                  "(parse_ident(" +
-                                  quote_literal(tables_.schema) + "))[1] FROM pg_control_system()");
-        if (!name.ok()) return failed(name.error());
-        return name->string(0, 0) + ", webhooks";
+        missing_ = Missing::kTell;
+        session_.drop();
+        auto name = ask_name();
+        session_.drop();
+        missing_ = Missing::kMake;
+        return name;
     }
 
     Result<std::string> version() override {
@@ -268,6 +264,19 @@ class PostgresInlet final : public webhook::Inlet {
                                     Params().texts({}).integers({}).integers({}));
         if (!status.ok()) return status;
         return connection.prepare(kQueuedName, queued_sql(tables_), Params().text("").integer(0));
+    }
+
+    Result<std::string> ask_name() {
+        const auto connection = connected();
+        if (!connection.ok()) return connection.status();
+        const auto name = (*connection)
+                              ->query(
+                                  "SELECT 'postgresql ' || system_identifier || '/' || "
+                                  "current_database() || '.' || "
+                                  "(parse_ident(" +
+                                  quote_literal(tables_.schema) + "))[1] FROM pg_control_system()");
+        if (!name.ok()) return failed(name.error());
+        return name->string(0, 0) + ", webhooks";
     }
 
     Result<Connection*> connected() {

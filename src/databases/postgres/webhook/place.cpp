@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/sql_text.h"
+#include "databases/postgres/elsewhere.h"
 #include "databases/postgres/errors.h"
 #include "databases/postgres/owners.h"
 #include "databases/postgres/sql_files.h"
@@ -50,6 +51,11 @@ Result<std::pair<std::string, bool>> find(Connection& connection) {
         if (found->integer(0, 0) > 0) {
             return std::pair(schema, found->integer(0, 0) == std::int64_t{kNames.size()});
         }
+    }
+    const auto other = connection.query(elsewhere_sql("outbox_webhook_endpoints"));
+    if (!other.ok()) return other.status();
+    if (!other->empty()) {
+        return elsewhere("the tables of webhooks", other->string(0, 0), where(connection));
     }
     if (!connection.schemas().empty()) return std::pair(connection.schemas().front(), false);
     return ErrorInfo{ErrorCode::kNoRights, Advice::kRetryDestination, "3F000",

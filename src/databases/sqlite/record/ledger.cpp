@@ -488,6 +488,22 @@ Result<std::string> Ledger::producer(const Database& database, const Known& rout
                           route.since_us, table_.source});
 }
 
+Result<spi::PositionSet> Ledger::common(Database& database, std::span<const Known> known) const {
+    auto finished = load(database, known.front().name);
+    for (std::size_t i = 1; finished.ok() && i < known.size(); ++i) {
+        const auto other = load(database, known[i].name);
+        if (!other.ok()) return other;
+        finished->keep_common(*other);
+    }
+    return finished;
+}
+
+Result<spi::PositionSet> Ledger::finished_by_all(Database& database) const {
+    const auto known = load_routes(database);
+    if (!known.ok()) return known.status();
+    return known->empty() ? Result<spi::PositionSet>(spi::PositionSet()) : common(database, *known);
+}
+
 Status Ledger::add_new(Database& database, std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(database);
     if (!known.ok()) return known.status();
@@ -504,14 +520,9 @@ Status Ledger::add_new(Database& database, std::span<const spi::RouteName> route
         Status status = insert.run();
         if (!status.ok()) return status;
         if (known->empty() || !table_.native) continue;
-        auto common = load(database, known->front().name);
-        if (!common.ok()) return common.status();
-        for (const Known& one : *known) {
-            const auto other = load(database, one.name);
-            if (!other.ok()) return other.status();
-            common->keep_common(*other);
-        }
-        status = add(database, route.name, {0, common->positions(), {}});
+        const auto finished = common(database, *known);
+        if (!finished.ok()) return finished.status();
+        status = add(database, route.name, {0, finished->positions(), {}});
         if (!status.ok()) return status;
     }
     return {};

@@ -28,6 +28,8 @@ class Ledger {
 
     /// The route has finished these, whatever number `finished` gives it.
     Status add(Database& database, const std::string& route, const spi::Finished& finished) const;
+    /// Of a native table: what every route has finished; nothing where there is no route.
+    Result<spi::PositionSet> finished_by_all(Database& database) const;
     /// These leave the ledgers of all routes.
     Status subtract(Database& database, std::span<const spi::Position> positions) const;
 
@@ -39,6 +41,7 @@ class Ledger {
     };
     Result<std::vector<Known>> load_routes(Database& database) const;
     Result<spi::PositionSet> load(Database& database, const std::string& route) const;
+    Result<spi::PositionSet> common(Database& database, std::span<const Known> known) const;
     Status save(Database& database, const std::string& route, std::int64_t segment,
                 const spi::PositionSet& set) const;
     Status add_bits(Database& database, const std::string& route,

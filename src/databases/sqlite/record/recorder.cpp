@@ -265,10 +265,12 @@ Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
             removed.positions.push_back(some[at]);
         } else {
             kept_for_ = refusal_;  // it stays in the ledger; the next start tries again
+            ++kept_rows_;
         }
     }
     removed.left = to_remove_.size();
     removed.refusal = kept_for_;
+    removed.kept = kept_rows_;
     return removed;
 }
 

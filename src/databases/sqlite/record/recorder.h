@@ -82,6 +82,7 @@ class SqliteRecorder final : public spi::Recorder {
                    How how);
     Status owe(Database& database, const std::string& name) const;
     Status forget_state(Database& database, const spi::RecordBatch& batch) const;
+    Status leave_out_finished(Database& database, const std::string& select, Stats& stats) const;
     Status end_left_rows(Database& database);
     Status write_attempt(Database& database, const std::string& sql, spi::Position position,
                          std::uint32_t attempts, std::int64_t next_attempt_us,
@@ -121,6 +122,7 @@ class SqliteRecorder final : public spi::Recorder {
     bool refuses_ = false;
     std::chrono::steady_clock::time_point looked_for_deleted_{};
     spi::PositionSet to_remove_;  // named to `remove`, and not tried yet
+    std::size_t kept_rows_ = 0;   // in this term
     std::string kept_for_;        // what the table said to the removal of rows that it keeps
     // Delayed events that were refused since all were tried last, but for those up to
     // `passed_due_`.

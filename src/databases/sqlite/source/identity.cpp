@@ -61,8 +61,7 @@ void Identity::reached(spi::Position position) {
     }
 }
 
-Status Identity::check_given(const Table& table, spi::Position given) const {
-    const spi::Position reached = reached_.load(std::memory_order_relaxed);
+Status Identity::check_given(const Table& table, spi::Position given, spi::Position reached) {
     if (given >= reached) return {};
     return {ErrorCode::kServerChanged, Advice::kStop,
             "table " + table.name + " in " + table.path + " has given positions up to " +
@@ -71,9 +70,10 @@ Status Identity::check_given(const Table& table, spi::Position given) const {
 }
 
 Status Identity::check_given(const Table& table, Database& database) const {
-    if (reached_.load(std::memory_order_relaxed) == 0) return {};
+    const spi::Position reached = highest_reached();
+    if (reached == 0) return {};
     const auto given = last_position(database, table.name);
-    return given.ok() ? check_given(table, *given) : given.status();
+    return given.ok() ? check_given(table, *given, reached) : given.status();
 }
 
 }  // namespace outbox::sqlite

@@ -44,8 +44,12 @@ class Identity {
     /// `given`: the highest position that `table` has given so far. `kServerChanged` where more
     /// were reached: the table began anew, or an older state of it was restored, and it gives them
     /// out again. To be asked before anything is read or written, or nobody tells the old from the
-    /// new.
-    Status check_given(const Table& table, spi::Position given) const;
+    /// new. `reached`: what `highest_reached` said before `given` was read, as other readers get
+    /// further meanwhile.
+    static Status check_given(const Table& table, spi::Position given, spi::Position reached);
+    [[nodiscard]] spi::Position highest_reached() const {
+        return reached_.load(std::memory_order_relaxed);
+    }
     /// The same in a transaction that writes.
     Status check_given(const Table& table, Database& database) const;
 

@@ -73,10 +73,11 @@ Status PositionReader::read(const spi::ReadLimits& limits, spi::EventBatch& out)
 }
 
 Status PositionReader::check_life(Statement& last_position) const {
+    const spi::Position reached = identity_.highest_reached();
     const spi::Position last = last_position.step() ? last_position.integer(0) : 0;
     Status status = last_position.status();
     last_position.reset();
-    return status.ok() ? identity_.check_given(table_, last) : status;
+    return status.ok() ? Identity::check_given(table_, last, reached) : status;
 }
 
 Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& limits,

@@ -66,9 +66,12 @@ class SqliteInlet final : public webhook::Inlet {
         return read_endpoints(**opened);
     }
 
+    // Makes nothing: who only looks asks it, too.
     Result<std::string> destination() override {
-        if (Status status = prepare(); !status.ok()) return status;
-        return "sqlite " + database_->file() + ", webhooks";
+        bool there = false;
+        const auto opened = open_webhook_file(path_, busy_timeout_s_, false, there);
+        if (!opened.ok()) return opened.status();
+        return "sqlite " + (*opened)->file() + ", webhooks";
     }
 
     Result<std::string> version() override {

@@ -20,8 +20,9 @@ constexpr std::array kMetrics{
     MetricSpec{"outbox_failed", "gauge", "", "Events that failed and will be tried again."},
     MetricSpec{"outbox_dead", "gauge", "", "Dead letters."},
     MetricSpec{"outbox_owed", "gauge", "",
-               "Delivered rows that could not be marked or removed yet: held, or refused by the "
-               "table; and delayed events that the outbox table refuses."},
+               "Delivered rows that the table refuses to have marked or removed, or that somebody "
+               "held when they were to be marked; and delayed events that the outbox table "
+               "refuses."},
     MetricSpec{"outbox_scheduled", "gauge", "", "Delayed events that are not yet due."},
     MetricSpec{"outbox_leader", "gauge", "", "1 while this relay holds the lease."},
     MetricSpec{"outbox_lease_epoch", "gauge", "", "Epoch of the lease this relay held last."},

@@ -418,6 +418,32 @@ TEST_F(HostileRows, RowsThatAreSentAndThatTheTableKeepsAreOwedAndNoBacklog) {
     EXPECT_EQ(status()["backlog"], 2);
 }
 
+// Each relay knows its own alone; who asks for all of them has the view.
+TEST_F(HostileRows, RowsThatTheTableKeepsOfTenantsWithRelaysOfTheirOwnAreNoBacklog) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
+    pg_.exec(
+        "SELECT outbox_emit('orders', '{}', tenant_id => t) FROM unnest(ARRAY['acme', 'globex']) "
+        "t, "
+        "generate_series(1, 5); UPDATE outbox_events SET occurred_at = now() - interval '1 hour'; "
+        "CREATE TABLE audit (of bigint REFERENCES outbox_events (position)); "
+        "INSERT INTO audit SELECT min(position) FROM outbox_events GROUP BY tenant_id");
+    for (const char* tenant : {"acme", "globex"}) {
+        const std::string left = tenant == std::string("acme") ? "6" : "2";
+        Process running = outbox_.start_relay({"--from", url_, "--to",
+                                               "mailbox+postgresql" + url_.substr(url_.find(':')),
+                                               "--admin", "off", "--tenant", tenant});
+        ASSERT_TRUE(becomes("SELECT count(*) FROM outbox_events", left, running));
+        EXPECT_EQ(running.stop().code, 0);
+    }
+    const auto status = [&] {
+        return nlohmann::json::parse(outbox_.run({"status", "--db", url_, "--json"}).out);
+    };
+    EXPECT_EQ(status()["backlog"], 0);
+    EXPECT_EQ(status()["oldest_age_s"], 0.0);
+    pg_.exec("SELECT outbox_emit('orders', '{}', tenant_id => 'globex')");
+    EXPECT_EQ(status()["backlog"], 1);
+}
+
 TEST_F(HostileRows, ARouteInThePlaceOfTheOnlyOneIsNotSentWhatTheTableKeeps) {
     ASSERT_EQ(outbox_.run({"migrate", "--db", url_}).status.code, 0);
     pg_.exec(

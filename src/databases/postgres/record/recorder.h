@@ -123,6 +123,8 @@ class PostgresRecorder final : public spi::Recorder {
     [[nodiscard]] std::string age_of(const std::vector<std::string>& oldest) const;
     Result<Stats> stats_of_kept();
     Status leave_out_finished(Stats& stats, bool first);
+    Result<bool> only_tenants_are_served();
+    [[nodiscard]] std::string unsent_rows() const;
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);
     Result<std::size_t> move_refused(std::uint64_t epoch, std::size_t limit);

@@ -336,6 +336,24 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     return found;
 }
 
+// Asked for the whole of a table of ours, of which relays serve some tenants each: the view knows
+// whose ledger counts for which row.
+Result<bool> PostgresRecorder::only_tenants_are_served() {
+    if (!table_.has_scheduled) return false;
+    const Result<Rows> routes =
+        query("SELECT NOT EXISTS (SELECT FROM " + table_.side +
+                  "outbox_routes WHERE source = $1) AND EXISTS (SELECT FROM " + table_.side +
+                  "outbox_routes WHERE split_part(source, '/', 1) = $1)",
+              Params().text(table_.source));
+    if (!routes.ok()) return routes.status();
+    return routes->boolean(0, 0);
+}
+
+std::string PostgresRecorder::unsent_rows() const {
+    return " FROM (SELECT * FROM " + quote_identifier(table_.schema) +
+           ".outbox_status WHERE status IN ('PENDING', 'RETRYING') ORDER BY position) t";
+}
+
 // Rows that every route has finished and that are still there, as somebody holds them or the table
 // keeps them, are no backlog; nor are those that are owed their mark. Not each time: it reads what
 // is finished, and mostly the oldest rows are on their way out.
@@ -359,11 +377,20 @@ Status PostgresRecorder::leave_out_finished(Stats& stats, bool first) {
                " < 0 THEN true ELSE get_bit(l.outbox_l_done, (" + position +
                " % 65536)::int) = 0 END";
     }
+    const auto of_tenants = only_tenants_are_served();
+    if (!of_tenants.ok()) return of_tenants.status();
+    std::vector<std::string> parts;
+    if (*of_tenants) {
+        parts.push_back(unsent_rows());
+    } else {
+        for (const std::string& condition : unfinished_conditions(table_)) {
+            parts.push_back(" FROM " + table_.sql + " t" + join + " WHERE " + condition + tenants_ +
+                            " AND " + open);
+        }
+    }
     std::string count;
     std::vector<std::string> oldest;
-    for (const std::string& condition : unfinished_conditions(table_)) {
-        const std::string rows =
-            " FROM " + table_.sql + " t" + join + " WHERE " + condition + tenants_ + " AND " + open;
+    for (const std::string& rows : parts) {
         count +=
             (count.empty() ? "" : " + ") + ("(SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
                                             std::to_string(kCountLimit + 1) + ") x)");
@@ -400,10 +427,8 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept() {
     const std::string upto = settled->string(0, 0);
     // Asked for the whole table, of which relays serve some tenants each.
     if (settled->boolean(0, 2)) {
-        const std::string unsent = " FROM (SELECT * FROM " + quote_identifier(table_.schema) +
-                                   ".outbox_status WHERE status IN ('PENDING', 'RETRYING') ORDER "
-                                   "BY position) t";
-        return stats_of("", {{unsent, unsent}}, {.rows = from + " WHERE t.position > " + upto});
+        return stats_of("", {{unsent_rows(), unsent_rows()}},
+                        {.rows = from + " WHERE t.position > " + upto});
     }
     const std::string last = "(SELECT max(position) FROM " + table_.sql + ")";
     const std::string with =

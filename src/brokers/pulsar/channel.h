@@ -119,6 +119,7 @@ struct Topic {
     std::uint64_t request = 0;   ///< Not 0: it is being asked.
     std::uint64_t answered = 0;  ///< The last request that said what it has.
     Channel::Time asked_at;
+    std::chrono::milliseconds again_in{0};  ///< It is asked for again; 0: as configured.
     Channel::Time used_at;
     std::size_t turn = 0;  ///< Where the next messages without a key go.
     std::vector<std::unique_ptr<Channel>> channels;

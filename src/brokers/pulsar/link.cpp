@@ -30,6 +30,7 @@ constexpr std::size_t kLongestEncoding = 4;  // a byte that is no UTF-8 becomes 
 constexpr int kPromptPart = 16;
 constexpr unsigned kMostRedirects = 20;
 constexpr unsigned kMostResets = 3;
+constexpr milliseconds kAskAgainIn{2'000};  // and then twice that, up to what is configured
 constexpr milliseconds kLookEvery{100};
 constexpr milliseconds kShortWait{10};
 constexpr milliseconds kLastWords{100};
@@ -93,7 +94,8 @@ std::optional<ErrorInfo> Link::send(std::uint64_t number, const spi::Record& rec
     if (auto error = why_too_large(record)) return error;
     Topic& topic = topic_of(record.topic);
     topic.used_at = now_;
-    const bool is_old = now_ - topic.asked_at > config_.partitions_for;
+    const bool is_old = now_ - topic.asked_at >
+                        (topic.again_in.count() > 0 ? topic.again_in : config_.partitions_for);
     if ((!topic.known || is_old) && topic.request == 0) ask_for_partitions(topic);
     topic.queue.push_back({number, record});
     if (topic.known) distribute(topic);
@@ -142,6 +144,7 @@ void Link::make_room() {
 void Link::ask_for_partitions(Topic& topic) {
     topic.request = ++last_request_;
     topic.asked_at = now_;
+    topic.again_in = std::min(topic.again_in * 2, config_.partitions_for);
     requests_[topic.request] = {.topic = &topic};
     line_.clear();
     append_partitions_request(topic.name, topic.request, line_);
@@ -472,6 +475,9 @@ void Link::take(const Connection& from, const Command& command, Answers& out) {
     } else if (command.kind == kProducer && asker->channel != nullptr) {
         asker->channel->enter(State::kReady, now_);
         asker->channel->trouble.reset();
+        // It may be one that the broker has just made of the old name, before somebody makes the
+        // topic anew.
+        if (asker->channel->left_after != 0) asker->channel->topic->again_in = kAskAgainIn;
         enlist(*asker->channel);
     }
 }

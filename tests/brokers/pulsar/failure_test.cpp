@@ -1,5 +1,6 @@
 // What a real Pulsar does to the sink in mid-stream.
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "brokers/pulsar/sink.h"
 #include "tests/brokers/pulsar/server.h"
@@ -400,6 +402,37 @@ TEST(PulsarFailure, PartitionsThatAreAddedAreUsed) {
     }
     ASSERT_EQ(by_partition.size(), 4U);
     EXPECT_GE(by_partition[0], 1'000U);
+}
+
+// Who deletes it and makes it anew may come in between.
+TEST(PulsarFailure,
+     PartitionsThatComeSoonAfterATopicWasLeftAreUsedLongBeforeTheyAreAskedForUsually) {
+    const std::string topic = new_topic();
+    server().make_partitions(topic, 1);
+    auto slow = config();
+    slow.partitions_for = 1h;
+    PulsarSink sink(slow);
+    const auto sent = letters(topic, 10'000, 40);
+    Courier courier(sink);
+    courier.max_publish_per_poll = 10;
+    int step = 0;
+    courier.after_poll = [&](const Courier& now) {
+        std::this_thread::sleep_for(8ms);
+        if (step == 0 && now.acknowledged() > 100) {
+            server().unload(topic + "-partition-0");
+            step = 1;
+        } else if (step == 1 && now.acknowledged() > 300) {
+            server().admin("POST", "persistent/public/default/" + topic + "/partitions", "4");
+            step = 2;
+        }
+    };
+    ASSERT_EQ(courier.deliver(sent), "");
+    std::istringstream lines(server().read(topic, sent.size()));
+    std::map<int, std::size_t> by_partition;
+    for (std::string line; std::getline(lines, line);) {
+        ++by_partition[nlohmann::json::parse(line)["partition"].get<int>()];
+    }
+    EXPECT_EQ(by_partition.size(), 4U);
 }
 
 std::string url_by(const CuttingWay& way) {

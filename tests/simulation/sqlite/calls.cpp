@@ -23,7 +23,9 @@ int __real_sqlite3_open_v2(const char*, sqlite3**, int, const char*);
 int __wrap_sqlite3_step(sqlite3_stmt* statement) {
     Disk* disk = Disk::current();
     if (disk == nullptr) return __real_sqlite3_step(statement);
-    const std::int64_t left_us = sqlite3_stmt_busy(statement) == 0 ? disk->before_statement() : 0;
+    const bool reads = sqlite3_stmt_readonly(statement) != 0;
+    const std::int64_t left_us =
+        sqlite3_stmt_busy(statement) == 0 ? disk->before_statement(reads) : 0;
     const int result = __real_sqlite3_step(statement);
     disk->after_statement(left_us);
     return result;
@@ -37,9 +39,9 @@ int __wrap_sqlite3_exec(sqlite3* database, const char* sql, int (*each)(void*, i
     const std::string text(disk->as_planted(sql, changed));
     // Destructors roll back.
     const bool rolls_back = text == "ROLLBACK";
-    const std::int64_t left_us = rolls_back ? 0 : disk->before_statement();
+    if (!rolls_back) static_cast<void>(disk->before_statement(false));
     const int result = __real_sqlite3_exec(database, text.c_str(), each, with, error);
-    if (!rolls_back) disk->after_statement(left_us);
+    if (!rolls_back) disk->after_statement(0);
     return result;
 }
 
@@ -58,7 +60,7 @@ int __wrap_sqlite3_prepare_v3(sqlite3* database, const char* sql, int bytes, uns
 int __wrap_sqlite3_open_v2(const char* path, sqlite3** out, int flags, const char* vfs) {
     Disk* disk = Disk::current();
     if (disk == nullptr) return __real_sqlite3_open_v2(path, out, flags, vfs);
-    static_cast<void>(disk->before_statement());
+    static_cast<void>(disk->before_statement(false));
     return __real_sqlite3_open_v2(path, out, flags, vfs);
 }
 

@@ -271,16 +271,18 @@ std::string_view Disk::as_planted(std::string_view sql, std::string& changed) {
     return changed;
 }
 
-// What it gives and what it changed may be old by the time it has answered.
-std::int64_t Disk::before_statement() {
+// What is read may be old by the time it is given. Of what was changed the judge hears as its relay
+// does.
+std::int64_t Disk::before_statement(bool reads) {
     ++statements_;
     if (world_.dying() && std::uncaught_exceptions() > 0) return 0;
     Random& random = world_.random();
     const bool slow = random.chance(0.001);
     const std::int64_t us = slow ? random.between(1, 2'000) * kMs : random.between(5, 300);
     if (slow && slow_) slow_(us);
-    world_.sleep(us / 2);
-    return us / 2;
+    const std::int64_t after_us = reads ? us / 2 : 0;
+    world_.sleep(us - after_us);
+    return after_us;
 }
 
 void Disk::after_statement(std::int64_t us) const {

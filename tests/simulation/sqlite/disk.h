@@ -46,7 +46,7 @@ class Disk {
 
     // Called in place of SQLite's functions.
     /// A statement begins, which takes its time; how much of it is for after its answer.
-    [[nodiscard]] std::int64_t before_statement();
+    [[nodiscard]] std::int64_t before_statement(bool reads);
     /// Ends a task whose process is gone, where that may be; or takes the rest of the time.
     void after_statement(std::int64_t us) const;
 

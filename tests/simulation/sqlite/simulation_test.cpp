@@ -90,7 +90,7 @@ TEST(Simulation, WhatFailsIsMadeSmaller) {
     failing.plant = [](SqliteSettings& settings) {
         settings.settings.fault = Fault::kEarlyAcknowledgement;
     };
-    constexpr std::size_t kLarge = 60;  // events
+    constexpr std::size_t kLarge = 120;  // events
     SqliteVerdict before = SqliteHistory(settings_of(failing)).run();
     while (before.violations.empty() || before.events < kLarge) {
         ++failing.seed;
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
             .plant = {"SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL",
                       "SELECT epoch, coalesce(expires_at, 0) + 1000000000000, owner IS NOT NULL"},
             .kind = "set_backs",
-            .from = 1},
+            .from = 900},
         Planted{.name = "TheLedgerKeepsWhatIsRemoved",
                 .noticed_as = "in the ledger of",
                 .plant = {"SELECT route, done FROM outbox_ledger_segments WHERE source = ? AND "

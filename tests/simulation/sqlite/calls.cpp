@@ -23,7 +23,8 @@ int __real_sqlite3_open_v2(const char*, sqlite3**, int, const char*);
 int __wrap_sqlite3_step(sqlite3_stmt* statement) {
     Disk* disk = Disk::current();
     if (disk == nullptr) return __real_sqlite3_step(statement);
-    const bool reads = sqlite3_stmt_readonly(statement) != 0;
+    // To SQLite a COMMIT only reads, too.
+    const bool reads = sqlite3_stmt_readonly(statement) != 0 && sqlite3_column_count(statement) > 0;
     const std::int64_t left_us =
         sqlite3_stmt_busy(statement) == 0 ? disk->before_statement(reads) : 0;
     const int result = __real_sqlite3_step(statement);

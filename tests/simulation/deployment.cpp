@@ -52,6 +52,10 @@ void Deployment::play(DeploymentVerdict& verdict) {
     settings_.outcome_unknown = 0;
     settings_.record_lost = 0;
     settle();
+    // One that is configured as before would take another route's name for its own.
+    if (changing_routes_) {
+        world_.run(world_.now_us() + 60 * kSecond, [&] { return broken() || !changing_routes_; });
+    }
     start_relay();
     if (changing_routes_) of_the_past_.insert(living_.back()->number());
     world_.spawn(World::kNoGroup, "busy", [this] { keep_busy(); });

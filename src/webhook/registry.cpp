@@ -227,9 +227,8 @@ class SqlRegistry final : public Registry {
                                           std::size_t limit) {
         const auto time = [this](const std::string& column) { return sql_->microseconds(column); };
         const std::string of_endpoint =
-            " FROM outbox_webhook_deliveries b WHERE b.endpoint_id = d.endpoint_id AND b.position "
-            "< "
-            "d.position AND NOT b.dead";
+            " FROM outbox_webhook_deliveries b WHERE b.endpoint_id = d.endpoint_id AND NOT b.dead "
+            "AND b.position < d.position";
         const auto rows = sql_->run(
             "SELECT d.endpoint_id, d.event_id, d.event_type, CASE WHEN d.dead THEN 1 ELSE 0 END, " +
                 time("d.created_at") + ", d.attempts, " + time("d.first_failed_at") + ", " +

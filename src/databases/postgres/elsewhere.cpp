@@ -5,9 +5,8 @@
 namespace outbox::postgres {
 
 std::string elsewhere_sql(std::string_view table) {
-    return "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace "
-           "n "
-           "ON n.oid = c.relnamespace WHERE c.relname = " +
+    return "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = "
+           "c.relnamespace WHERE c.relname = " +
            quote_literal(table) +
            " AND c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND "
            "has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT') ORDER BY "

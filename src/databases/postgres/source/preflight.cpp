@@ -236,7 +236,8 @@ Status look_at_slots(Connection& connection, const HealthLimits& limits,
 Status look_at_numbers(Connection& connection, const Table& table,
                        std::vector<spi::Finding>& findings) {
     const Result<Rows> rows = connection.query(
-        "SELECT s::regclass::text, q.seqcycle, q.seqmax, q.seqtypid = 'bigint'::regtype, "
+        "SELECT s::regclass::text, q.seqcycle, q.seqmax, q.seqtypid = 'bigint'::regtype AND "
+        "q.seqmax < 9223372036854775807, "
         "coalesce(pg_sequence_last_value(q.seqrelid), 0) > q.seqmax / 2 FROM "
         "pg_get_serial_sequence($1, $2) AS s JOIN pg_sequence q ON q.seqrelid = s::regclass "
         "WHERE has_sequence_privilege(s, 'SELECT') AND (q.seqcycle OR q.seqmax < "
@@ -246,8 +247,8 @@ Status look_at_numbers(Connection& connection, const Table& table,
     const std::string name = rows->string(0, 0);
     // The server writes the sequence anew for that, by which a relay knows the table (life_of).
     const std::string stopped =
-        ". A relay takes that for another table: stop all relays, wait until none waits in outbox "
-        "status, change it, and start one once with `outbox routes continue` before";
+        ". A relay takes that for another table: stop all of them once none waits in `outbox "
+        "status`, change it, run `outbox routes continue`, and start them again";
     if (rows->boolean(0, 1)) {
         add(findings, Grade::kFail,
             "numbers: " + name +

@@ -44,7 +44,9 @@ void Deployment::play(DeploymentVerdict& verdict) {
     begin();
     world_.spawn(World::kNoGroup, "watch", [this] { watch_relays(); });
     const auto broken = [&] { return !judge_.violations().empty(); };
-    world_.run(settings_.writing_us * 4, [&] { return broken() || (settling_ && writing_ == 0); });
+    // A change of routes may wait for a relay that stands still with a lock.
+    world_.run(settings_.writing_us * 4 + 20 * kSecond,
+               [&] { return broken() || (settling_ && writing_ == 0); });
     if (!broken() && writing_ != 0) judge_.violation("a writer hangs");
     world_.trace("--- settling");
     // From here on nothing breaks: what is not delivered now is lost.

@@ -83,8 +83,9 @@ class InboxStore {
     /// Commits. An error when the handler ended the transaction, or ignored an error that had
     /// ended it. After an error nothing is open.
     virtual Status commit() = 0;
-    /// Rolls back after the handler threw `cause`, which is replaced by a conflict between
-    /// transactions where the database said that there was one. An error when the session is lost.
+    /// Rolls back after the handler threw `cause`, which is replaced where the database said that
+    /// there was a conflict between transactions, or that its disk is full: the message is not at
+    /// fault. An error when the session is lost.
     virtual Status roll_back(ErrorInfo& cause) = 0;
 
     /// Appends dead letters to be tried once more that are due; their position is 0.

@@ -1,5 +1,6 @@
 #include "consumer/janitor.h"
 
+#include <memory>
 #include <utility>
 
 namespace outbox::consumer {
@@ -47,13 +48,13 @@ Status Janitor::prune_all() {
         at_work_ = at_work;
     };
     show(sql->get());
+    const std::shared_ptr<void> hides(nullptr, [&](void*) { show(nullptr); });
     Status status;
     while (status.ok() && !stop_.requested()) {
         const auto some = (*sql)->prune(retention_s_, consumer_);
         if (some.ok() && some->messages == 0 && some->keys == 0) break;
         status = some.status();
     }
-    show(nullptr);
     return status;
 }
 

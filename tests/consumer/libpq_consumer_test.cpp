@@ -299,6 +299,31 @@ TEST_F(LibpqConsumer, RunsATransactionAgainAfterASerializationFailure) {
     EXPECT_EQ(member.stats().conflicts, 1U);
 }
 
+TEST_F(LibpqConsumer, AFullDiskIsNotTheMessagesFault) {
+    put("a");
+    auto once = options();
+    once.max_attempts = 1;
+    once.retry_base_ms = once.retry_max_ms = 1;
+    int calls = 0;
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [&](PGconn* transaction, const Message& message) {
+            if (++calls <= 3) {
+                Pg::query(transaction,
+                          "DO $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; "
+                          "END $$");
+            }
+            apply(transaction, message);
+        },
+        once);
+    EXPECT_TRUE(eventually(60s, "it is dealt with", [&] {
+        member.drain();
+        return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    }));
+    EXPECT_EQ(calls, 4);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+}
+
 TEST_F(LibpqConsumer, AStatementThatFailedUnnoticedIsAFailureOfTheHandler) {
     put("a");
     auto once = options();

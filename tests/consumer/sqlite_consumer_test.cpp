@@ -38,6 +38,10 @@ class SqliteConsumer : public testing::Test {
         db_.exec("INSERT INTO outbox_mailbox (id, topic, key) VALUES ('" + id + "', 't', 'k')");
     }
 
+    void put_keyless(const std::string& id) {
+        db_.exec("INSERT INTO outbox_mailbox (id, topic) VALUES ('" + id + "', 't')");
+    }
+
     // '%' stands for the id.
     void put_as(const std::string& id, std::string headers, std::string payload) {
         for (std::string* text : {&headers, &payload}) {
@@ -129,6 +133,69 @@ TEST_F(SqliteConsumer, StatementsThatAHandlerLeavesOpenHinderNothing) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM effects"), 4);
     EXPECT_EQ(db_.value("SELECT message_id FROM outbox_inbox_dead_letters"), "b");
     for (sqlite3_stmt* statement : left_open) sqlite3_finalize(statement);
+}
+
+// SQLite would commit each statement by itself then: "a" would be applied without the inbox, "b"
+// and "c" as well, and once more as they are tried singly.
+TEST_F(SqliteConsumer, WhatIsWrittenOnceATransactionIsOverIsNotKept) {
+    db_.exec("CREATE TABLE stock (n integer NOT NULL)");
+    auto together = quick();
+    together.max_attempts = 2;
+    together.transaction_size = 4;
+    const auto member_that = [&](const std::string& ends) {
+        return sqlite_mailbox_consumer(
+            database_.url(),
+            [ends](sqlite3* transaction, const Message& message) {
+                if (message.id == "a") {
+                    sqlite3_exec(transaction, ends.c_str(), nullptr, nullptr, nullptr);
+                }
+                apply(transaction, message);
+            },
+            together);
+    };
+    for (const char* ends :
+         {"INSERT OR ROLLBACK INTO stock VALUES (NULL)", "ROLLBACK", "COMMIT", "END"}) {
+        for (const char* id : {"a", "b", "c"}) put_keyless(id);
+        auto member = member_that(ends);
+        EXPECT_TRUE(eventually(60s, "it is dealt with", [&] {
+            member.drain();
+            return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+        })) << ends;
+        EXPECT_EQ(db_.value("SELECT group_concat(id) FROM effects"), "b,c") << ends;
+        EXPECT_THAT(db_.value("SELECT message_id || ': ' || error FROM outbox_inbox_dead_letters"),
+                    testing::AllOf(HasSubstr("a: "), HasSubstr("ended the transaction")))
+            << ends;
+        db_.exec(
+            "DELETE FROM effects; DELETE FROM outbox_inbox; DELETE FROM "
+            "outbox_inbox_dead_letters");
+    }
+}
+
+TEST_F(SqliteConsumer, AFullDiskIsNotTheMessagesFault) {
+    put("a");
+    auto once = quick();
+    once.max_attempts = 1;
+    int calls = 0;
+    auto member = sqlite_mailbox_consumer(
+        database_.url(),
+        [&](sqlite3* transaction, const Message& message) {
+            const bool full = ++calls <= 3;
+            // As many pages as there are, or as there may be.
+            Sqlite::query(transaction, full ? "PRAGMA max_page_count = 1"
+                                            : "PRAGMA max_page_count = 1073741823");
+            Sqlite::query(transaction,
+                          "CREATE TABLE IF NOT EXISTS large (bytes blob); INSERT INTO "
+                          "large VALUES (zeroblob(1000000))");
+            apply(transaction, message);
+        },
+        once);
+    EXPECT_TRUE(eventually(60s, "it is dealt with", [&] {
+        member.drain();
+        return db_.number("SELECT count(*) FROM outbox_mailbox") == 0;
+    }));
+    EXPECT_EQ(calls, 4);
+    EXPECT_EQ(db_.value("SELECT group_concat(id) FROM effects"), "a");
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
 }
 
 TEST_F(SqliteConsumer, KeepsBytesAndTellsTextFromNothing) {

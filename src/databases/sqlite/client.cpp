@@ -243,6 +243,26 @@ std::string Database::file() const {
     return name == nullptr ? path_ : std::string(name);
 }
 
+void Database::refuse_commits(const bool* refused) {
+    sqlite3_commit_hook(
+        handle(), [](void* is_refused) { return *static_cast<const bool*>(is_refused) ? 1 : 0; },
+        const_cast<bool*>(refused));
+}
+
+Status Database::failure_of_machine(const char* doing) const {
+    constexpr int kPrimary = 0xff;
+    const int code = sqlite3_extended_errcode(handle());
+    switch (code & kPrimary) {
+        case SQLITE_IOERR:
+        case SQLITE_FULL:
+        case SQLITE_CANTOPEN:
+        case SQLITE_NOMEM:
+            return sqlite_error(role_, code, sqlite3_errmsg(handle()), doing);
+        default:
+            return {};
+    }
+}
+
 void Database::reset_open_statements() {
     for (sqlite3_stmt* s = sqlite3_next_stmt(handle(), nullptr); s != nullptr;
          s = sqlite3_next_stmt(handle(), s)) {

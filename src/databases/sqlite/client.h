@@ -129,6 +129,12 @@ class Database {
     [[nodiscard]] bool in_transaction() const;
     /// The file's name as SQLite has resolved it; where it has none, the path.
     [[nodiscard]] std::string file() const;
+    /// While `*refused` a commit is a rollback, and an error of what committed: a statement of its
+    /// own that no transaction is open for, too. It outlives this.
+    void refuse_commits(const bool* refused);
+    /// An error where the disk or the memory failed the last call on this connection, a caller's
+    /// too: not what was asked is at fault.
+    [[nodiscard]] Status failure_of_machine(const char* doing) const;
     /// Resets statements of anybody's that are in the middle of their rows.
     void reset_open_statements();
     [[nodiscard]] sqlite3* handle() const { return handle_.get(); }
@@ -194,6 +200,10 @@ class Session {
     std::function<Status(Database&)> prepare_;
     std::unique_ptr<Database> database_;
 };
+
+/// Of a connection whose commits others are told of as durable: with less one may be undone when
+/// power fails, with FULL, too, where the journal is no write-ahead log.
+inline constexpr const char* kDurable = "PRAGMA synchronous = EXTRA";
 
 /// Microseconds since the Unix epoch: the clock of everything that SQLite's tables hold.
 [[nodiscard]] std::int64_t now_us();

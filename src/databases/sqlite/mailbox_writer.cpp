@@ -14,9 +14,6 @@
 namespace outbox::mailbox {
 namespace {
 
-// Acknowledged means durable: in WAL mode NORMAL may lose the last commits when power fails.
-constexpr const char* kSession = "PRAGMA synchronous = FULL";
-
 constexpr const char* kTableExists =
     "SELECT 1 FROM sqlite_master WHERE name = 'outbox_mailbox' AND type IN ('table', 'view')";
 
@@ -94,7 +91,7 @@ class SqliteClient final : public Client {
                                              sqlite::Role::kMailbox);
         if (!opened.ok()) return opened.status();
         database_ = std::move(*opened);
-        return database_->execute(kSession);
+        return database_->execute(sqlite::kDurable);
     }
 
     Status look_for_table(bool& there) {

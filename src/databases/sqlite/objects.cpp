@@ -14,8 +14,6 @@ namespace {
 
 constexpr int kBusyMs = 5'000;
 
-// Written means durable, as in a mailbox.
-constexpr const char* kSession = "PRAGMA synchronous = FULL";
 constexpr const char* kTable =
     "CREATE TABLE IF NOT EXISTS outbox_objects (\n"
     "    name       text PRIMARY KEY CHECK (length(name) = 64),\n"
@@ -32,7 +30,7 @@ class Objects final : public claim::ObjectStore {
   public:
     explicit Objects(const std::string& path)
         : url_("sqlite://" + path),
-          session_(path, kBusyMs, [](Database& database) { return database.execute(kSession); }) {}
+          session_(path, kBusyMs, [](Database& database) { return database.execute(kDurable); }) {}
 
     [[nodiscard]] const std::string& url() const override { return url_; }
 

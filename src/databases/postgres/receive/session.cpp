@@ -280,7 +280,8 @@ Status LibpqSession::roll_back(ErrorInfo& cause) {
     }
     if (Status ended = end_transaction(); !ended.ok()) return ended;
     constexpr std::string_view kConflictClass = "40";
-    if (error_state_.starts_with(kConflictClass)) {
+    constexpr std::string_view kDiskFull = "53100";  // which is not the message's fault
+    if (error_state_.starts_with(kConflictClass) || error_state_ == kDiskFull) {
         cause = receive_error(error_state_, error_text_, "applying a message");
     }
     return {};

@@ -129,7 +129,13 @@ Status SqliteInboxStore::check_version() {
     return check_inbox_version(version.integer(0));
 }
 
-Status SqliteInboxStore::roll_back(ErrorInfo& /*cause*/) {
+Status SqliteInboxStore::roll_back(ErrorInfo& cause) {
+    if (const Status machine = session_.failure_of_machine(); !machine.ok()) {
+        cause = machine.error();
+    } else if (session_.lost_transaction()) {
+        cause.message +=
+            " (the handler, or an error that it ignored, had ended the transaction before)";
+    }
     session_.end_transaction();
     return {};
 }

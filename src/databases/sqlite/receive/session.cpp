@@ -40,6 +40,7 @@ Status SqliteSession::connect() {
 }
 
 void SqliteSession::disconnect() {
+    is_handlers_ = false;
     compiled_.clear();
     database_.reset();
 }
@@ -48,6 +49,9 @@ Status SqliteSession::open() {
     auto opened = sqlite::Database::open(path_, busy_timeout_ms_, sqlite::Role::kReceive);
     if (!opened.ok()) return opened.status();
     database_ = std::move(*opened);
+    database_->refuse_commits(&is_handlers_);
+    // A broker is told that a message is applied.
+    if (Status status = database_->execute(sqlite::kDurable); !status.ok()) return status;
     const std::string doing = "opening " + path_;
     for (const char* sql : sql_) {
         compiled_.push_back({sql, {*database_, sql, sqlite::Statement::Use::kKept}});
@@ -65,11 +69,13 @@ sqlite::Statement& SqliteSession::statement(const char* sql) {
 
 Status SqliteSession::begin() {
     Status status = Run(statement(kBegin))->run("beginning a transaction");
-    return status.ok() ? database_->read_schema() : status;
+    if (status.ok()) status = database_->read_schema();
+    is_handlers_ = status.ok();
+    return status;
 }
 
 Status SqliteSession::commit() {
-    if (!database_->in_transaction()) {
+    if (lost_transaction()) {
         end_transaction();
         return {ErrorCode::kHandlerFailed, Advice::kRetryEvent,
                 "the handler, or an error that it ignored, ended the transaction; it must neither "
@@ -77,6 +83,7 @@ Status SqliteSession::commit() {
     }
     // One that a handler left open would keep the transaction from ending, or its snapshot in use.
     database_->reset_open_statements();
+    is_handlers_ = false;
     Status status = Run(statement(kCommit))->run("committing");
     if (!status.ok()) end_transaction();
     return status;
@@ -85,6 +92,7 @@ Status SqliteSession::commit() {
 void SqliteSession::end_transaction() {
     if (!database_) return;
     database_->reset_open_statements();
+    is_handlers_ = false;
     if (!database_->in_transaction()) return;
     if (!Run(statement(kRollback))->run("rolling back").ok()) disconnect();
 }

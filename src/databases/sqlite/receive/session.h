@@ -13,11 +13,15 @@ namespace outbox::consumer {
 /// The path in sqlite:///path. Throws `Error` kConfigInvalid for anything else.
 std::string sqlite_path(const std::string& url);
 
-/// A connection in whose transactions handlers work. Used by one thread.
+/// A connection in whose transactions handlers work. Nothing but `commit` commits in them: where a
+/// handler, or an error that it ignored, has ended one, SQLite would commit what follows statement
+/// by statement. Used by one thread.
 class SqliteSession {
   public:
     /// `statements` are compiled when connecting.
     SqliteSession(std::string path, int busy_timeout_s, std::vector<const char*> statements);
+    SqliteSession(const SqliteSession&) = delete;
+    SqliteSession& operator=(const SqliteSession&) = delete;
 
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] sqlite3* connection() const { return database_ ? database_->handle() : nullptr; }
@@ -34,6 +38,14 @@ class SqliteSession {
     /// An error when the handler, or an error that it ignored, ended the transaction. After an
     /// error nothing is open.
     Status commit();
+    /// Of the transaction that was begun: the handler, or an error that it ignored, ended it.
+    [[nodiscard]] bool lost_transaction() const {
+        return is_handlers_ && !database_->in_transaction();
+    }
+    /// An error where the disk or the memory failed the handler's last call.
+    [[nodiscard]] Status failure_of_machine() const {
+        return database_->failure_of_machine("applying a message");
+    }
     /// Statements that a handler left open are reset. A transaction that cannot be rolled back dies
     /// with the connection.
     void end_transaction();
@@ -58,6 +70,7 @@ class SqliteSession {
     std::unique_ptr<sqlite::Database> database_;
     std::uint64_t number_ = 0;
     std::vector<Compiled> compiled_;
+    bool is_handlers_ = false;  // between `begin` and its end
 };
 
 }  // namespace outbox::consumer

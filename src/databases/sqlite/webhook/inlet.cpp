@@ -11,9 +11,6 @@
 namespace outbox::sqlite {
 namespace {
 
-// Acknowledged means durable: in WAL mode NORMAL may lose the last commits when power fails.
-constexpr const char* kSession = "PRAGMA synchronous = FULL";
-
 constexpr const char* kInsert =
     "INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, event_type, key, headers, "
     "payload, occurred_at) SELECT ?1, ?2, ?3, ?4, ?5, ?6, nullif(?7, 0) WHERE EXISTS (SELECT 1 "
@@ -45,7 +42,7 @@ class SqliteInlet final : public webhook::Inlet {
         auto opened = open_webhook_file(path_, busy_timeout_s_, true, there);
         if (!opened.ok()) return opened.status();
         database_ = std::move(*opened);
-        Status status = database_->execute(kSession);
+        Status status = database_->execute(kDurable);
         if (status.ok()) {
             insert_.emplace(*database_, kInsert, Statement::Use::kKept);
             status = insert_->status();

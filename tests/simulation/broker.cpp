@@ -130,7 +130,7 @@ bool SimSink::publish(const spi::Record& record) {
     if (world_.tracing()) {
         world_.trace("relay " + std::to_string(relay_) + " session " +
                      std::to_string(session.number) + " route " + std::to_string(route_) +
-                     " sends " + handed.id + " key=" + handed.key);
+                     " sends e" + std::to_string(number_of(handed.id)) + " key=" + handed.key);
     }
     if (session.settings.fault == Fault::kEarlyAcknowledgement) {
         session.outcomes.push_back({record.token, handed.key, handed.position, {}, 0});

@@ -135,7 +135,7 @@ class Deployment {
     Settings settings_;  // what is common of them changes as it settles
     World world_;
     Judge judge_;
-    std::int64_t wall_offset_us_ = 0;
+    std::int64_t wall_offset_us_ = 1'700'000'000 * kSecond;
     Broker broker_;
     Surroundings around_;
     std::vector<std::unique_ptr<RelayProcess>> relays_;  // dead ones, too

@@ -82,6 +82,10 @@ class World {
         enters_ = std::move(enters);
         leaves_ = std::move(leaves);
     }
+    /// What the ids end with that production code makes (receiving/ids.cpp).
+    void end_ids_with(std::function<std::uint64_t()> bits) { id_bits_ = std::move(bits); }
+    [[nodiscard]] bool makes_ids() const { return id_bits_ != nullptr; }
+    [[nodiscard]] std::uint64_t id_bits() const { return id_bits_(); }
     [[nodiscard]] bool dying() const { return in_task_ && tasks_[current_]->killed; }
     /// From within a task: others go on meanwhile. Throws `Killed`.
     void sleep(std::int64_t us) { sleep_until(now_us_ + us); }
@@ -128,6 +132,7 @@ class World {
     bool in_task_ = false;
     std::function<void(TaskId)> enters_;
     std::function<void(TaskId)> leaves_;
+    std::function<std::uint64_t()> id_bits_;
     std::uint64_t fingerprint_ = 0;
     std::deque<std::string> lines_;
 };

@@ -2,11 +2,9 @@
 // in `Lines` (--wrap of the linker).
 
 #include <chrono>
-#include <cstring>
 #include <libpq-fe.h>
 #include <memory>
 #include <string>
-#include <sys/random.h>
 #include <utility>
 
 #include "tests/simulation/postgres/lines.h"
@@ -23,7 +21,6 @@ PGresult* __real_PQexecParams(PGconn*, const char*, int, const Oid*, const char*
 PGresult* __real_PQexecPrepared(PGconn*, const char*, int, const char* const*, const int*,
                                 const int*, int);
 PGresult* __real_PQprepare(PGconn*, const char*, const char*, int, const Oid*);
-ssize_t __real_getrandom(void*, size_t, unsigned);
 
 PGresult* __wrap_PQgetResult(PGconn* connection) {
     if (Lines* lines = Lines::current(); lines != nullptr) lines->hear(connection);
@@ -94,17 +91,6 @@ PGresult* __wrap_PQprepare(PGconn* connection, const char* name, const char* sql
     if (Lines::current() == nullptr) return __real_PQprepare(connection, name, sql, count, types);
     return last_result(connection,
                        [&] { return PQsendPrepare(connection, name, sql, count, types); });
-}
-
-// What ids of events are made of.
-ssize_t __wrap_getrandom(void* to, size_t size, unsigned flags) {
-    const Lines* lines = Lines::current();
-    if (lines == nullptr || size != sizeof(std::uint64_t)) {
-        return __real_getrandom(to, size, flags);
-    }
-    const std::uint64_t bits = lines->id_bits();
-    std::memcpy(to, &bits, sizeof bits);
-    return sizeof bits;
 }
 
 }  // extern "C"

@@ -116,7 +116,6 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
       kind_(settings),
       lines_(world_, server, settings_),
       heartbeats_(server.url(kind_.layout)) {
-    wall_offset_us_ = 1'700'000'000 * kSecond;
     config_.url = server.url(kind_.layout);
     config_.mode = postgres::Mode::kPolling;
     if (is_adopted()) {

@@ -68,9 +68,6 @@ class Lines {
         std::string from;
         std::string to;
     };
-    /// What the ids of events that production code makes end with.
-    void end_ids_with(std::function<std::uint64_t()> bits) { id_bits_ = std::move(bits); }
-    [[nodiscard]] std::uint64_t id_bits() const { return id_bits_(); }
     /// Told when something takes long on its way, and how long.
     void on_slow(std::function<void(std::int64_t)> tell) { slow_ = std::move(tell); }
     void plant(Plant plant) { plant_ = std::move(plant); }
@@ -175,7 +172,6 @@ class Lines {
     std::int64_t away_until_us_ = 0;
     std::int64_t held_until_us_ = 0;
     std::string peeked_;
-    std::function<std::uint64_t()> id_bits_;
     std::function<void(std::int64_t)> slow_;
     Plant plant_;
     std::size_t planted_ = 0;

@@ -93,13 +93,12 @@ Server::Server() {
     migrate(url(Layout::kReceiving));
     test::Pg(url(Layout::kReceiving))
         .exec(
-            "CREATE SCHEMA simulation; "
-            "CREATE TABLE simulation.effects (seq bigint GENERATED ALWAYS AS IDENTITY, event "
+            "CREATE TABLE effects (seq bigint GENERATED ALWAYS AS IDENTITY, event "
             "bigint, key text, member integer); "
-            "CREATE TABLE simulation.accounts (key text PRIMARY KEY, effects bigint); "
-            "CREATE TABLE simulation.orders (seq bigint GENERATED ALWAYS AS IDENTITY, key text, "
+            "CREATE TABLE accounts (key text PRIMARY KEY, effects bigint); "
+            "CREATE TABLE orders (seq bigint GENERATED ALWAYS AS IDENTITY, key text, "
             "body text); "
-            "CREATE TABLE simulation.steps (seq bigint GENERATED ALWAYS AS IDENTITY, saga text, "
+            "CREATE TABLE steps (seq bigint GENERATED ALWAYS AS IDENTITY, saga text, "
             "step text, call text)");
     connect();
     if (version < kFirstWithKeep) return;

@@ -29,7 +29,7 @@ class Server {
     enum class Layout : std::uint8_t {
         kDelete,
         kKeep,
-        kReceiving,  ///< Those of both sides, and in the schema `simulation` what handlers write.
+        kReceiving,  ///< Those of both sides, and what handlers write.
         kAdopted     ///< A team's own, `orders_outbox`, whose rows are marked.
     };
     [[nodiscard]] std::string url(Layout layout) const;

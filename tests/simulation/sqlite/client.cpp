@@ -26,6 +26,8 @@ bool SqliteClient::open() {
         return false;
     }
     sqlite3_busy_timeout(handle_, busy_timeout_ms_);
+    // A service that wants to keep what it was told is committed.
+    sqlite3_exec(handle_, "PRAGMA main.synchronous = EXTRA", nullptr, nullptr, nullptr);
     return true;
 }
 

@@ -4,7 +4,9 @@
 #include <cstring>
 #include <exception>
 #include <fcntl.h>
+#include <fstream>
 #include <sqlite3.h>
+#include <sstream>
 #include <stdexcept>
 #include <unistd.h>
 #include <utility>
@@ -13,7 +15,6 @@ namespace outbox::simulation {
 
 namespace {
 
-constexpr std::int64_t kBeginning = 1'700'000'000 * kSecond;
 constexpr double kPauses = 0.05;  // share of calls in which others move
 
 Disk* current_disk = nullptr;
@@ -170,7 +171,7 @@ int open_file(sqlite3_vfs*, const char* path, sqlite3_file* file, int flags, int
 
 int delete_file(sqlite3_vfs*, const char* path, int sync_folder) {
     if (const int failed = before(Disk::Call::kDelete); failed != 0) return failed;
-    if (current_disk != nullptr) current_disk->synced(path);
+    if (current_disk != nullptr) current_disk->deletes(path, sync_folder != 0);
     return system_vfs()->xDelete(system_vfs(), path, sync_folder);
 }
 
@@ -259,7 +260,7 @@ Disk::~Disk() {
 }
 
 std::int64_t Disk::wall_us() const {
-    return kBeginning + world_.now_us() + wall_offset_us_;
+    return world_.now_us() + wall_offset_us_;
 }
 
 std::string_view Disk::as_planted(std::string_view sql, std::string& changed) {
@@ -338,6 +339,20 @@ void Disk::wrote(const std::string& path, Before before) {
     unsynced_[path].push_back(std::move(before));
 }
 
+// The folder is synced with a file that is new in it.
+void Disk::synced(const std::string& path) {
+    unsynced_.erase(path);
+    deleted_.erase(path);
+}
+
+void Disk::deletes(const std::string& path, bool for_good) {
+    synced(path);
+    if (!remembers_ || for_good) return;
+    std::ostringstream bytes;
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    deleted_[path] = std::move(bytes).str();
+}
+
 void Disk::lose_power() {
     for (auto& [path, writes] : unsynced_) {
         const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -353,6 +368,12 @@ void Disk::lose_power() {
         ::close(file);
     }
     unsynced_.clear();
+    for (const auto& [path, bytes] : deleted_) {
+        std::ofstream file(path, std::ios::binary | std::ios::trunc);
+        file << bytes;
+        if (!file.flush()) throw std::runtime_error("cannot make " + path + " again");
+    }
+    deleted_.clear();
 }
 
 }  // namespace outbox::simulation

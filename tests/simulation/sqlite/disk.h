@@ -74,7 +74,10 @@ class Disk {
         std::int64_t size = 0;
     };
     void wrote(const std::string& path, Before before);
-    void synced(const std::string& path) { unsynced_.erase(path); }
+    void synced(const std::string& path);
+    /// A file is about to be deleted; `for_good`: its folder is synced then. Else it may be there
+    /// again once the power has failed.
+    void deletes(const std::string& path, bool for_good);
     /// No process is left that has a file open.
     void lose_power();
 
@@ -95,6 +98,7 @@ class Disk {
     Plant plant_;
     bool remembers_ = false;
     std::map<std::string, std::vector<Before>> unsynced_;  // by path, as it was written
+    std::map<std::string, std::string> deleted_;           // what was in files that may come again
     std::size_t planted_ = 0;
     std::size_t statements_ = 0;
     std::size_t waits_ = 0;

@@ -38,10 +38,7 @@ HistoryFiles& HistoryFiles::of_process() {
     return files;
 }
 
-HistoryFiles::HistoryFiles() : folder_(make_folder()), path_(folder_ + "/shop.db") {
-    templates_[0] = template_of(false);
-    templates_[1] = template_of(true);
-}
+HistoryFiles::HistoryFiles() : folder_(make_folder()), path_(folder_ + "/shop.db") {}
 
 HistoryFiles::~HistoryFiles() {
     std::error_code ignored;
@@ -54,17 +51,31 @@ void HistoryFiles::clear() const {
     }
 }
 
-std::string HistoryFiles::template_of(bool wal) const {
+std::string HistoryFiles::template_of(Side side, bool wal) const {
     clear();
     MigrateOptions options;
-    options.side = MigrationSide::kProducer;
+    if (side == Side::kProducer) options.side = MigrationSide::kProducer;
     migrate("sqlite://" + path_, options);
     {
         SqliteClient client(path_);
-        const bool made =
-            client.run("CREATE TABLE orders (id text PRIMARY KEY) WITHOUT ROWID") &&
-            client.run(std::string("PRAGMA journal_mode = ") + (wal ? "WAL" : "DELETE"));
-        if (!made) throw std::runtime_error(client.error());
+        const auto must = [&](const std::string& sql) {
+            if (!client.run(sql)) throw std::runtime_error(client.error());
+        };
+        if (side == Side::kProducer) {
+            must("CREATE TABLE orders (id text PRIMARY KEY) WITHOUT ROWID");
+        } else {
+            must(
+                "CREATE TABLE effects (seq integer PRIMARY KEY AUTOINCREMENT, event integer, "
+                "key text, member integer)");
+            must("CREATE TABLE accounts (key text PRIMARY KEY NOT NULL, effects integer)");
+            must(
+                "CREATE TABLE orders (seq integer PRIMARY KEY AUTOINCREMENT, key text, body "
+                "text)");
+            must(
+                "CREATE TABLE steps (seq integer PRIMARY KEY AUTOINCREMENT, saga text, step "
+                "text, call text)");
+        }
+        must(std::string("PRAGMA journal_mode = ") + (wal ? "WAL" : "DELETE"));
     }
     std::string bytes = read(path_);
     clear();
@@ -77,9 +88,11 @@ std::string HistoryFiles::read(const std::string& path) {
     return std::move(bytes).str();
 }
 
-const std::string& HistoryFiles::make_database(bool wal) {
+const std::string& HistoryFiles::make_database(Side side, bool wal) {
+    std::string& bytes = templates_[{side, wal}];
+    if (bytes.empty()) bytes = template_of(side, wal);
     clear();
-    write(path_, templates_[wal ? 1 : 0]);
+    write(path_, bytes);
     return path_;
 }
 

@@ -93,7 +93,7 @@ void SqliteSettings::only(const std::string& kind) {
 SqliteHistory::SqliteHistory(const SqliteSettings& settings)
     : Deployment(settings),
       kind_(settings),
-      path_(HistoryFiles::of_process().make_database(settings.wal)),
+      path_(HistoryFiles::of_process().make_database(HistoryFiles::Side::kProducer, settings.wal)),
       disk_(world_, settings_, wall_offset_us_) {
     config_.url = "sqlite://" + path_;
     disk_.plant(kind_.plant);

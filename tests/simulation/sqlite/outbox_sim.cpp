@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "tests/simulation/sqlite/receiving.h"
 #include "tests/simulation/sqlite/shrink.h"
 
 namespace outbox::simulation {
@@ -39,24 +40,37 @@ void tell(int to, const Told& told) {
     if (::write(to, &told, sizeof told) != sizeof told) ::_exit(kExitUsage);
 }
 
+/// Which side a history is of.
+enum class Side : std::uint8_t { kRelays, kReceiving };
+
+Told play(Side side, std::uint64_t seed) {
+    if (side == Side::kReceiving) {
+        const auto verdict = SqliteReceiving(SqliteReceivingSettings::from_seed(seed)).run();
+        return {seed, verdict.events, !verdict.violations.empty()};
+    }
+    const SqliteVerdict verdict = SqliteHistory(SqliteSettings::from_seed(seed)).run();
+    return {seed, verdict.events, !verdict.violations.empty()};
+}
+
 // Every `step`-th seed from `first` on, until one fails.
-[[noreturn]] void work(int to, std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+[[noreturn]] void work(int to, Side side, std::uint64_t first, std::uint64_t end,
+                       std::uint64_t step) {
     for (std::uint64_t seed = first; seed < end; seed += step) {
-        const SqliteVerdict verdict = SqliteHistory(SqliteSettings::from_seed(seed)).run();
-        tell(to, {seed, verdict.events, !verdict.violations.empty()});
-        if (!verdict.violations.empty()) break;
+        const Told told = play(side, seed);
+        tell(to, told);
+        if (told.failed) break;
     }
     std::exit(0);  // with its folder
 }
 
-Job begin(std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+Job begin(Side side, std::uint64_t first, std::uint64_t end, std::uint64_t step) {
     int ends[2];
     if (::pipe(ends) != 0) throw std::runtime_error("no pipe for a job");
     const pid_t pid = ::fork();
     if (pid < 0) throw std::runtime_error("no process for a job");
     if (pid == 0) {
         ::close(ends[0]);
-        work(ends[1], first, end, step);
+        work(ends[1], side, first, end, step);
     }
     ::close(ends[1]);
     return {pid, ends[0]};
@@ -90,9 +104,11 @@ class Progress {
 };
 
 // What each job tells is shorter than what a pipe takes at once, and is read whole.
-Totals run_many(std::uint64_t first, std::uint64_t count, unsigned jobs) {
+Totals run_many(Side side, std::uint64_t first, std::uint64_t count, unsigned jobs) {
     std::vector<Job> running;
-    for (unsigned i = 0; i < jobs; ++i) running.push_back(begin(first + i, first + count, jobs));
+    for (unsigned i = 0; i < jobs; ++i) {
+        running.push_back(begin(side, first + i, first + count, jobs));
+    }
     Totals totals;
     Progress progress;
     while (!running.empty()) {
@@ -131,12 +147,28 @@ int show(const Case& history) {
     return verdict.violations.empty() ? 0 : kExitFound;
 }
 
+int show_receiving(std::uint64_t seed) {
+    SqliteReceivingSettings settings = SqliteReceivingSettings::from_seed(seed);
+    settings.settings.tracing = true;
+    const ReceivingVerdict verdict = SqliteReceiving(settings).run();
+    for (const std::string& line : verdict.trace) std::printf("%s\n", line.c_str());
+    std::printf("--receiving --seed %" PRIu64
+                ": %zu events, %zu effects, %zu repeats, %zu dead letters, %.1f s\n",
+                seed, verdict.events, verdict.effects, verdict.repeats, verdict.dead,
+                static_cast<double>(verdict.ended_us) / 1e6);
+    for (const std::string& violation : verdict.violations) {
+        std::printf("  %s\n", violation.c_str());
+    }
+    return verdict.violations.empty() ? 0 : kExitFound;
+}
+
 int run(int argc, char** argv) {
     CLI::App app{"Relays over SQLite and a simulated broker, from one seed."};
     app.footer(
         "The timeline of one history:    outbox-sim --seed 7\n"
         "Many, two at a time:            outbox-sim --seeds 100000 --jobs 2\n"
         "What fails is made as small as may be, shown, and replayed by the line that is printed.\n"
+        "Consumers, idempotency, sagas:  outbox-sim --receiving --seeds 10000 --jobs 2\n"
         "Exit code: 0 where every promise is kept, 1 where one is not, 2 for bad usage.");
     Case history;
     std::uint64_t count = 0;
@@ -146,26 +178,33 @@ int run(int argc, char** argv) {
     app.add_option("--seeds", count, "Runs so many")->excludes(one)->check(CLI::PositiveNumber);
     app.add_option("--first", first, "From this one on")->excludes(one);
     app.add_option("--jobs", jobs, "At a time")->excludes(one)->check(CLI::Range(1U, kMaxJobs));
+    bool receiving = false;
+    auto* const side = app.add_flag(
+        "--receiving", receiving, "Histories with the receiving side, which are not made smaller");
     std::string names;
     for (const std::string_view name : reductions())
         names += (names.empty() ? "" : ", ") + std::string(name);
     app.add_option("--less", history.less, "Of these, in this order: " + names)
         ->delimiter(',')
-        ->needs(one);
-    app.add_option("--chance", history.chance, "Another chance in the same settings")->needs(one);
+        ->needs(one)
+        ->excludes(side);
+    app.add_option("--chance", history.chance, "Another chance in the same settings")
+        ->needs(one)
+        ->excludes(side);
     try {
         app.parse(argc, argv);
         if (count == 0 && one->empty()) throw CLI::RequiredError("--seed or --seeds");
-        if (count == 0) return show(history);
+        if (count == 0) return receiving ? show_receiving(history.seed) : show(history);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : kExitUsage;
     } catch (const std::invalid_argument& error) {
         std::fprintf(stderr, "--less: %s; there is %s\n", error.what(), names.c_str());
         return kExitUsage;
     }
-    Totals totals = run_many(first, count, jobs);
+    Totals totals = run_many(receiving ? Side::kReceiving : Side::kRelays, first, count, jobs);
     if (totals.failed.empty()) return 0;
     std::ranges::sort(totals.failed);
+    if (receiving) return show_receiving(totals.failed.front());
     std::fprintf(stderr, "seed %" PRIu64 " fails and is made smaller\n", totals.failed.front());
     return show(shrink({.seed = totals.failed.front()}));
 }

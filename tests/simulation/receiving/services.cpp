@@ -1,9 +1,8 @@
-#include "tests/simulation/postgres/services.h"
+#include "tests/simulation/receiving/services.h"
 
 #include <stdexcept>
 
-#include <outbox/adapters/libpq_idempotency.h>
-#include <outbox/error.h>
+#include "consumer/env.h"
 
 namespace outbox::simulation {
 
@@ -15,10 +14,6 @@ constexpr std::int64_t kPatience = 3 * kSecond;  // of a caller
 constexpr int kCreated = 201;
 constexpr const char* kScope = "somebody";
 constexpr const char* kOperation = "POST /orders";
-
-void must(Client& client, const std::string& sql) {
-    if (!client.run(sql)) throw std::runtime_error(client.error());
-}
 
 bool is_an_answer(What what) {
     return what == What::kFirst || what == What::kRepeat;
@@ -97,6 +92,7 @@ std::optional<IdempotentAnswer> Services::send(const std::string& key, const std
 void Services::serve(Process& process, Exchange& exchange) {
     const IdempotentRequest request{kScope, exchange.key, kOperation, exchange.body};
     std::string failure;
+    const consumer::CallersClock clock(clock_);
     try {
         exchange.answer =
             process.idempotency.answer(request, [&] { return work(process, request); });
@@ -113,25 +109,26 @@ void Services::serve(Process& process, Exchange& exchange) {
 }
 
 IdempotentAnswer Services::work(Process& process, const IdempotentRequest& request) {
-    Client client(url_);
+    const std::unique_ptr<Connection> client = connect_();
     dawdle(5);
     if (world_.tracing()) {
         world_.trace("service " + std::to_string(process.group) + " works on " +
                      std::string(request.key));
     }
-    return settings_.lease_ms > 0 ? work_with_lease(client, request) : work_in_one(client, request);
+    return settings_.lease_ms > 0 ? work_with_lease(*client, request)
+                                  : work_in_one(*client, request);
 }
 
-IdempotentAnswer Services::work_in_one(Client& client, const IdempotentRequest& request) {
+IdempotentAnswer Services::work_in_one(Connection& client, const IdempotentRequest& request) {
     IdempotencyClaim claim;
     if (settings_.together) {
-        claim = begin_and_claim_key(client.handle(), request);
+        claim = client.begin_and_claim(request);
     } else {
-        must(client, "BEGIN");
-        claim = claim_key(client.handle(), request);
+        client.must(client.begin());
+        claim = client.claim(request, {});
     }
     if (!claim.is_new) {
-        client.run("ROLLBACK");
+        client.roll_back();
         return claim.answer;
     }
     dawdle(200);
@@ -139,47 +136,47 @@ IdempotentAnswer Services::work_in_one(Client& client, const IdempotentRequest& 
     dawdle(20);
     const IdempotentAnswer answer = answer_to(request, claim.attempt);
     if (settings_.together) {
-        complete_key_and_commit(client.handle(), request, claim, answer);
+        client.complete_and_commit(request, claim, answer);
     } else {
-        complete_key(client.handle(), request, claim, answer);
-        must(client, "COMMIT");
+        client.complete(request, claim, answer);
+        client.must(client.commit());
     }
     return answer;
 }
 
-IdempotentAnswer Services::work_with_lease(Client& client, const IdempotentRequest& request) {
+IdempotentAnswer Services::work_with_lease(Connection& client, const IdempotentRequest& request) {
     ClaimOptions options;
     options.lease_ms = settings_.lease_ms;
-    must(client, "BEGIN");
+    client.must(client.begin());
     const std::int64_t asked_us = world_.now_us();
-    const IdempotencyClaim claim = claim_key(client.handle(), request, options);
+    const IdempotencyClaim claim = client.claim(request, options);
     if (!claim.is_new) {
-        client.run("ROLLBACK");
+        client.roll_back();
         return claim.answer;
     }
-    must(client, "COMMIT");
+    client.must(client.commit());
     claimed(request, claim, asked_us);
     // What changes things elsewhere, and may take longer than the lease.
     dawdle(world_.random().chance(0.3) ? settings_.lease_ms * 3 : settings_.lease_ms / 4 + 1);
     if (world_.random().chance(0.05)) {
-        must(client, "BEGIN");
+        client.must(client.begin());
         Key& key = keys_[std::string(request.key)];
         if (key.attempt == claim.attempt) key.until_us = 0;
-        release_key(client.handle(), request, claim);
-        must(client, "COMMIT");
+        client.release(request, claim);
+        client.must(client.commit());
         throw std::runtime_error("no stock");
     }
-    must(client, "BEGIN");
+    client.must(client.begin());
     write_order(client, request);
     const IdempotentAnswer answer = answer_to(request, claim.attempt);
-    complete_key(client.handle(), request, claim, answer);
-    must(client, "COMMIT");
+    client.complete(request, claim, answer);
+    client.must(client.commit());
     return answer;
 }
 
-void Services::write_order(Client& client, const IdempotentRequest& request) {
-    must(client, "INSERT INTO simulation.orders (key, body) VALUES ('" + std::string(request.key) +
-                     "', '" + std::string(request.body) + "')");
+void Services::write_order(Connection& client, const IdempotentRequest& request) {
+    client.must(client.run("INSERT INTO orders (key, body) VALUES ('" + std::string(request.key) +
+                           "', '" + std::string(request.body) + "')"));
 }
 
 IdempotentAnswer Services::answer_to(const IdempotentRequest& request, std::uint32_t attempt) {
@@ -242,11 +239,13 @@ void Services::dawdle(std::int64_t most_ms) {
     world_.sleep(random.between(10, most_ms * kMs));
 }
 
-void Services::finish(test::Pg& tables) {
+void Services::forget_leases() {
+    for (auto& [name, key] : keys_) key.until_us = 0;
+}
+
+void Services::finish(const Rows& rows) {
     std::map<std::string, std::vector<std::string>> orders;
-    for (const auto& row : tables.query("SELECT key, body FROM simulation.orders ORDER BY seq")) {
-        orders[*row[0]].push_back(*row[1]);
-    }
+    for (const auto& row : rows) orders[row[0]].push_back(row[1]);
     for (const auto& [key, known] : keys_) {
         if (!known.answer) continue;
         const auto found = orders.find(key);

@@ -1,13 +1,11 @@
-#include "tests/simulation/postgres/sagas.h"
+#include "tests/simulation/receiving/sagas.h"
 
-#include <memory>
-#include <stdexcept>
+#include <algorithm>
 #include <vector>
 
-#include <outbox/adapters/libpq_saga.h>
 #include <outbox/error.h>
 
-#include "tests/simulation/postgres/client.h"
+#include "consumer/env.h"
 
 namespace outbox::simulation {
 
@@ -51,10 +49,12 @@ Event answer(const std::string& type) {
 
 }  // namespace
 
-SagaDesk::SagaDesk(World& world, Judge& judge, std::string url, const SagaSettings& settings)
+SagaDesk::SagaDesk(World& world, Judge& judge, Connect connect, const core::Clock& clock,
+                   const SagaSettings& settings)
     : world_(world),
       judge_(judge),
-      url_(std::move(url)),
+      connect_(std::move(connect)),
+      clock_(clock),
       settings_(settings),
       sagas_(kAnswers, {SagaDefinition(kName, 1, steps_of(settings))}) {}
 
@@ -67,26 +67,27 @@ void SagaDesk::start() {
 // Until it is started: a second start is refused.
 void SagaDesk::start_one(int number) {
     world_.sleep(world_.random().between(1, 3'000) * kMs);
-    Client client(url_);
+    const consumer::CallersClock clock(clock_);
     while (true) {
+        const std::unique_ptr<Connection> client = connect_();
         try {
-            if (client.run("BEGIN")) {
-                start_saga(client.handle(), sagas_, kName, "{}", "saga-" + std::to_string(number));
-                if (client.run("COMMIT")) return;
+            if (client->begin()) {
+                client->start(sagas_, kName, "{}", "saga-" + std::to_string(number));
+                if (client->commit()) return;
             }
         } catch (const Error& error) {
             if (error.code() == ErrorCode::kConflict && error.advice() == Advice::kDeadLetter) {
                 return;
             }
         }
-        client.close();
+        client->close();
         world_.sleep(100 * kMs);
     }
 }
 
-bool SagaDesk::handle(PGconn* connection, const Message& message) {
+bool SagaDesk::handle(OpenTransaction& transaction, const Message& message) {
     if (message.topic == kAnswers) {
-        const SagaChange change = advance_saga(connection, sagas_, message);
+        const SagaChange change = transaction.advance(sagas_, message);
         if (world_.tracing()) {
             world_.trace(change.id + ": " + message.header("type").value_or("") + " -> " +
                          std::string(saga_state_name(change.state)) + " " + change.step + " " +
@@ -95,7 +96,7 @@ bool SagaDesk::handle(PGconn* connection, const Message& message) {
         return true;
     }
     if (message.topic != kCommands) return false;
-    take_part(connection, message);
+    take_part(transaction, message);
     return true;
 }
 
@@ -105,75 +106,67 @@ bool SagaDesk::refuses(const std::string& saga, const std::string& step) {
     return found->second;
 }
 
-void SagaDesk::take_part(PGconn* connection, const Message& message) {
+void SagaDesk::take_part(OpenTransaction& transaction, const Message& message) {
     const std::string saga = message.header("saga_id").value_or("");
     const std::string step = message.header("saga_step").value_or("");
     if (world_.random().chance(settings_.slow)) {
         world_.sleep(world_.random().between(1, settings_.timeout_ms * 2) * kMs);
     }
-    const SagaCall call = begin_saga_step(connection, message);
+    const SagaCall call = transaction.begin_step(message);
     world_.trace("participant " + step + " of " + saga + ": " +
                  std::to_string(static_cast<int>(call)));
     const auto write = [&](const char* what) {
-        const std::string sql = "INSERT INTO simulation.steps (saga, step, call) VALUES ('" + saga +
-                                "', '" + step + "', '" + what + "')";
-        const std::unique_ptr<PGresult, decltype(&PQclear)> result(PQexec(connection, sql.c_str()),
-                                                                   &PQclear);
-        if (PQresultStatus(result.get()) != PGRES_COMMAND_OK) {
-            throw std::runtime_error(PQerrorMessage(connection));
-        }
+        transaction.run("INSERT INTO steps (saga, step, call) VALUES ('" + saga + "', '" + step +
+                        "', '" + what + "')");
     };
     switch (call) {
         case SagaCall::kDo:
             if (refuses(saga, step)) {
-                refuse_saga_step(connection, message, answer(step + "Refused"));
+                transaction.refuse_step(message, answer(step + "Refused"));
                 break;
             }
             write("do");
-            answer_saga_step(connection, message, answer(step + "Taken"));
+            transaction.answer_step(message, answer(step + "Taken"));
             break;
         case SagaCall::kUndo:
             write("undo");
             [[fallthrough]];
         case SagaCall::kNothingToUndo:
-            answer_saga_step(connection, message, answer(step + "GivenBack"));
+            transaction.answer_step(message, answer(step + "GivenBack"));
             break;
         case SagaCall::kRepeat:
             break;
     }
 }
 
-void SagaDesk::look(test::Pg& tables) {
-    ended_ = static_cast<int>(tables.number(
-        "SELECT count(*) FROM public.outbox_saga WHERE state IN ('completed', 'compensated')"));
+void SagaDesk::look(const Rows& sagas) {
+    ended_ = static_cast<int>(std::ranges::count_if(
+        sagas, [](const auto& row) { return row[1] == "completed" || row[1] == "compensated"; }));
 }
 
-void SagaDesk::finish(test::Pg& tables) {
+void SagaDesk::finish(const Rows& sagas, const Rows& steps) {
     std::map<std::string, std::map<std::string, std::string>> did;
-    for (const auto& row :
-         tables.query("SELECT saga, step, string_agg(call, ' ' ORDER BY seq) FROM "
-                      "simulation.steps GROUP BY saga, step")) {
-        did[*row[0]][*row[1]] = *row[2];
+    for (const auto& row : steps) {
+        std::string& calls = did[row[0]][row[1]];
+        calls += (calls.empty() ? "" : " ") + row[2];
     }
-    const auto sagas =
-        tables.query("SELECT saga_id, state, steps::text FROM public.outbox_saga ORDER BY saga_id");
     if (sagas.size() != static_cast<std::size_t>(settings_.sagas)) {
         judge_.violation(std::to_string(sagas.size()) + " sagas of " +
                          std::to_string(settings_.sagas));
     }
     for (const auto& row : sagas) {
-        const bool completed = *row[1] == "completed";
-        const bool compensated = *row[1] == "compensated";
+        const bool completed = row[1] == "completed";
+        const bool compensated = row[1] == "compensated";
         if (completed) ++completed_;
         if (compensated) ++compensated_;
         for (const auto& step : steps_of(settings_)) {
-            const std::string calls = did[*row[0]][step.name];
+            const std::string calls = did[row[0]][step.name];
             const bool fits = completed     ? calls == "do"
                               : compensated ? calls.empty() || calls == "do undo"
                                             : false;
             if (fits) continue;
-            judge_.violation(*row[0] + " is " + *row[1] + " and its participant " + step.name +
-                             " did '" + calls + "': " + *row[2]);
+            judge_.violation(row[0] + " is " + row[1] + " and its participant " + step.name +
+                             " did '" + calls + "': " + row[2]);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,9 +12,9 @@
 
 #include <outbox/consumer/idempotency.h>
 
+#include "core/clock.h"
 #include "tests/simulation/judge.h"
-#include "tests/simulation/postgres/client.h"
-#include "tests/support/pg.h"
+#include "tests/simulation/receiving/connection.h"
 
 namespace outbox::simulation {
 
@@ -33,8 +34,16 @@ struct RequestSettings {
 /// answers. Each key's order is written once, and all answers of a key are one.
 class Services {
   public:
-    Services(World& world, Judge& judge, std::string url, const RequestSettings& settings)
-        : world_(world), judge_(judge), url_(std::move(url)), settings_(settings) {}
+    using Connect = std::function<std::unique_ptr<Connection>()>;
+
+    /// `clock`: of the machines that they run on.
+    Services(World& world, Judge& judge, Connect connect, const core::Clock& clock,
+             const RequestSettings& settings)
+        : world_(world),
+          judge_(judge),
+          connect_(std::move(connect)),
+          clock_(clock),
+          settings_(settings) {}
 
     /// Begins a process in the place of one that is gone. `group`: a new one.
     void start(World::Group group);
@@ -47,8 +56,10 @@ class Services {
     void call();
     /// Every caller has had its answer.
     [[nodiscard]] bool all_answered() const { return asking_ == 0; }
-    /// What the orders say in the end. Beside the world.
-    void finish(test::Pg& tables);
+    /// The clock by which leases end was set: which of them still stand is not known.
+    void forget_leases();
+    /// What the orders say in the end; rows of key and body as they were written.
+    void finish(const Rows& orders);
     [[nodiscard]] std::size_t answers() const { return answers_; }
 
   private:
@@ -77,9 +88,9 @@ class Services {
     std::optional<IdempotentAnswer> send(const std::string& key, const std::string& body);
     void serve(Process& process, Exchange& exchange);
     IdempotentAnswer work(Process& process, const IdempotentRequest& request);
-    IdempotentAnswer work_in_one(Client& client, const IdempotentRequest& request);
-    IdempotentAnswer work_with_lease(Client& client, const IdempotentRequest& request);
-    void write_order(Client& client, const IdempotentRequest& request);
+    IdempotentAnswer work_in_one(Connection& client, const IdempotentRequest& request);
+    IdempotentAnswer work_with_lease(Connection& client, const IdempotentRequest& request);
+    static void write_order(Connection& client, const IdempotentRequest& request);
     static IdempotentAnswer answer_to(const IdempotentRequest& request, std::uint32_t attempt);
     void claimed(const IdempotentRequest& request, const IdempotencyClaim& claim,
                  std::int64_t asked_us);
@@ -88,7 +99,8 @@ class Services {
 
     World& world_;
     Judge& judge_;
-    const std::string url_;
+    const Connect connect_;
+    const core::Clock& clock_;
     const RequestSettings settings_;
     std::vector<std::shared_ptr<Process>> living_;
     std::map<std::string, Key> keys_;

@@ -1,4 +1,4 @@
-#include "tests/simulation/postgres/watched_sink.h"
+#include "tests/simulation/receiving/watched_sink.h"
 
 #include <chrono>
 #include <cstdint>

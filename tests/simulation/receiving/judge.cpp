@@ -1,4 +1,4 @@
-#include "tests/simulation/postgres/receiving_judge.h"
+#include "tests/simulation/receiving/judge.h"
 
 namespace outbox::simulation {
 
@@ -20,7 +20,17 @@ Fate ReceivingJudge::handed(Position number, int member, const std::function<boo
                          ", which was applied");
     }
     ++times_[number];
+    if (down_.contains(member)) down(member);
     return mended_.contains(number) ? Fate::kApplied : found->second.fate;
+}
+
+void ReceivingJudge::down(int member) {
+    down_.insert(member);
+    for (const auto& [number, times] : times_) {
+        if (times >= static_cast<int>(max_attempts_) && !applied_.contains(number)) {
+            may_be_tried_more_.insert(number);
+        }
+    }
 }
 
 bool ReceivingJudge::may_be_dead(Position number) const {
@@ -28,13 +38,12 @@ bool ReceivingJudge::may_be_dead(Position number) const {
     return fate != Fate::kApplied && fate != Fate::kFailsTwice;
 }
 
-void ReceivingJudge::look(test::Pg& tables) {
-    look_at_letters(tables);
+void ReceivingJudge::look(const Tables& tables) {
+    look_at_letters(tables.letters);
     // Workers beside each other commit in another order than they number.
-    for (const auto& row :
-         tables.query("SELECT seq, event, key FROM simulation.effects ORDER BY seq")) {
-        if (!seen_.insert(std::stoll(*row[0])).second) continue;
-        look_at_effect(std::stoll(*row[1]), *row[2]);
+    for (const auto& row : tables.effects) {
+        if (!seen_.insert(std::stoll(row[0])).second) continue;
+        look_at_effect(std::stoll(row[1]), row[2]);
     }
     for (const Position number : letters_) {
         if (applied_.contains(number)) {
@@ -72,11 +81,10 @@ void ReceivingJudge::check_order(Position number, const std::string& key) {
     }
 }
 
-void ReceivingJudge::look_at_letters(test::Pg& tables) {
+void ReceivingJudge::look_at_letters(const Rows& letters) {
     letters_.clear();
-    for (const auto& row : tables.query("SELECT message_id, attempts, error_code, error FROM "
-                                        "public.outbox_inbox_dead_letters")) {
-        const Position number = number_of(*row[0]);
+    for (const auto& row : letters) {
+        const Position number = number_of(row[0]);
         const auto found = events_.find(number);
         if (found == events_.end()) {
             judge_.violation("a dead letter of " + name(number) + ", which was never committed");
@@ -85,14 +93,18 @@ void ReceivingJudge::look_at_letters(test::Pg& tables) {
         letters_.insert(number);
         if (!ever_dead_.insert(number).second) continue;
         if (world_.tracing()) {
-            world_.trace(name(number) + " was given up on after " + *row[1] +
-                         " attempts: " + *row[2] + " " + *row[3]);
+            world_.trace(name(number) + " was given up on after " + row[1] +
+                         " attempts: " + row[2] + " " + row[3]);
         }
         if (!may_be_dead(number)) {
-            judge_.violation(name(number) + " was given up on without fault: " + *row[3]);
-        } else if (found->second.fate != Fate::kRefused && !asked_.contains(number) &&
-                   static_cast<std::uint32_t>(std::stoul(*row[1])) != max_attempts_) {
-            judge_.violation(name(number) + " was given up on after " + *row[1] + " attempts");
+            judge_.violation(name(number) + " was given up on without fault: " + row[3]);
+            continue;
+        }
+        if (found->second.fate == Fate::kRefused || asked_.contains(number)) continue;
+        const auto attempts = static_cast<std::uint32_t>(std::stoul(row[1]));
+        if (attempts < max_attempts_ ||
+            (attempts > max_attempts_ && !may_be_tried_more_.contains(number))) {
+            judge_.violation(name(number) + " was given up on after " + row[1] + " attempts");
         }
     }
 }
@@ -104,22 +116,26 @@ bool ReceivingJudge::all_done() const {
     return true;
 }
 
-void ReceivingJudge::finish(test::Pg& tables) {
+void ReceivingJudge::finish(const Tables& tables) {
     for (const auto& [number, event] : events_) {
         if (!applied_.contains(number) && !letters_.contains(number)) {
             judge_.violation("lost: " + name(number) + " has no effect and is no dead letter");
         }
     }
-    const std::string unknown = tables.value(
-        "SELECT coalesce(string_agg(event::text, ' '), '') FROM simulation.effects WHERE NOT "
-        "EXISTS (SELECT FROM public.outbox_inbox WHERE message_id = "
-        "'00000000-0000-4000-8000-' || lpad(event::text, 12, '0'))");
-    if (!unknown.empty()) judge_.violation("applied and not in the inbox: " + unknown);
-    const std::string odd = tables.value(
-        "SELECT coalesce(string_agg(key, ' '), '') FROM (SELECT key, count(*) AS n FROM "
-        "simulation.effects GROUP BY key) e FULL JOIN simulation.accounts a USING (key) WHERE "
-        "e.n IS DISTINCT FROM a.effects");
-    if (!odd.empty()) judge_.violation("keys with more or less on their accounts: " + odd);
+    std::set<Position> entered;
+    for (const auto& row : tables.inbox) entered.insert(number_of(row[0]));
+    std::map<std::string, long long> by_key;
+    for (const auto& row : tables.effects) {
+        const Position number = std::stoll(row[1]);
+        if (!entered.contains(number)) {
+            judge_.violation("applied and not in the inbox: " + name(number));
+        }
+        ++by_key[row[2]];
+    }
+    for (const auto& row : tables.accounts) by_key[row[0]] -= std::stoll(row[1]);
+    for (const auto& [key, more] : by_key) {
+        if (more != 0) judge_.violation("more or less on the account of " + key);
+    }
 }
 
 }  // namespace outbox::simulation

@@ -1,4 +1,4 @@
-#include "tests/simulation/postgres/queue.h"
+#include "tests/simulation/receiving/queue.h"
 
 #include <algorithm>
 #include <optional>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/simulation/judge.h"
-#include "tests/support/pg.h"
+#include "tests/simulation/receiving/connection.h"
 
 namespace outbox::simulation {
 
@@ -39,18 +39,33 @@ class ReceivingJudge {
     /// How often handlers had it.
     [[nodiscard]] int times(Position number) { return times_[number]; }
     void repeated() { ++repeats_; }
+    /// A member has no database, perhaps as it was about to give up on a message, which is tried
+    /// once more then.
+    void down(int member);
+    void up(int member) { down_.erase(member); }
     void mended(Position number) { mended_.insert(number); }
     /// An operator asked for another try: its place among its key is none any more.
     void asked(Position number) { asked_.insert(number); }
 
-    /// What the tables hold. Beside the world.
-    void look(test::Pg& tables);
+    /// The consumer's tables, as one snapshot shows them.
+    struct Tables {
+        static constexpr const char* kLetters =
+            "SELECT message_id, attempts, error_code, error FROM outbox_inbox_dead_letters";
+        static constexpr const char* kEffects = "SELECT seq, event, key FROM effects ORDER BY seq";
+        static constexpr const char* kInbox = "SELECT message_id FROM outbox_inbox";
+        static constexpr const char* kAccounts = "SELECT key, effects FROM accounts";
+        Rows letters;
+        Rows effects;
+        Rows inbox;     // in the end
+        Rows accounts;  // in the end
+    };
+    void look(const Tables& tables);
     /// Letters that lie there, by the last look.
     [[nodiscard]] const std::set<Position>& letters() const { return letters_; }
     /// By the last look, all is applied that is to be, or given up on.
     [[nodiscard]] bool all_done() const;
     /// Names what is not.
-    void finish(test::Pg& tables);
+    void finish(const Tables& tables);
 
     [[nodiscard]] std::size_t effects() const { return applied_.size(); }
     [[nodiscard]] std::size_t dead() const { return ever_dead_.size(); }
@@ -63,7 +78,7 @@ class ReceivingJudge {
         Fate fate = Fate::kApplied;
     };
     void look_at_effect(Position number, const std::string& key);
-    void look_at_letters(test::Pg& tables);
+    void look_at_letters(const Rows& letters);
     void check_order(Position number, const std::string& key);
     [[nodiscard]] bool may_be_dead(Position number) const;
     [[nodiscard]] static std::string name(Position number) {
@@ -79,6 +94,8 @@ class ReceivingJudge {
     std::map<Position, int> times_;
     std::set<Position> mended_;
     std::set<Position> asked_;
+    std::set<int> down_;  // members
+    std::set<Position> may_be_tried_more_;
     std::set<Position> applied_;
     std::set<Position> letters_;
     std::set<Position> ever_dead_;

@@ -27,8 +27,15 @@ bool Executor::handler_fails(std::span<const Message> messages, Attempt& attempt
 
 void Executor::roll_back(ErrorInfo cause, Attempt& attempt) {
     attempt.status = inbox_.roll_back(cause);
-    attempt.ended = attempt.status.ok() ? Attempt::Ended::kHandler : Attempt::Ended::kSession;
-    if (attempt.status.ok()) attempt.status = Status(std::move(cause));
+    if (!attempt.status.ok()) return not_ended(attempt);
+    attempt.ended = Attempt::Ended::kHandler;
+    attempt.status = Status(std::move(cause));
+}
+
+void Executor::not_ended(Attempt& attempt) {
+    attempt.ended = Attempt::Ended::kSession;
+    attempt.is_blamed =
+        attempt.taken == Taken::kNew && inbox_.may_be_messages_doing(attempt.status.error());
 }
 
 Status Executor::fetch_payload(Message& message, std::string& payload) {

@@ -30,10 +30,11 @@ struct Attempt {
     Status status;
     Taken taken = Taken::kGone;
     Ended ended = Ended::kBegin;
+    bool is_blamed = false;  ///< That it could not be ended may be what the message does.
 
-    /// False: what the handler needs is down, which is not the message's fault.
+    /// False: the database, or what the handler needs, is down, which is not the message's fault.
     [[nodiscard]] bool counts() const {
-        return ended != Ended::kHandler || status.error().advice != Advice::kRetryDestination;
+        return is_blamed || status.error().advice != Advice::kRetryDestination;
     }
     /// The database fails, and not the handler.
     [[nodiscard]] bool is_outage() const {
@@ -141,13 +142,18 @@ class Executor {
             if (handler_fails({&message, 1}, attempt)) return attempt;
         }
         attempt.status = commit();
-        attempt.ended = attempt.status.ok() ? Attempt::Ended::kCommit : Attempt::Ended::kSession;
+        if (attempt.status.ok()) {
+            attempt.ended = Attempt::Ended::kCommit;
+        } else {
+            not_ended(attempt);
+        }
         return attempt;
     }
 
     void tell(const Message& message, std::int64_t began_us, const Attempt& attempt);
     bool handler_fails(std::span<const Message> messages, Attempt& attempt);
     void roll_back(ErrorInfo cause, Attempt& attempt);
+    void not_ended(Attempt& attempt);
     Status fetch_payload(Message& message, std::string& payload);
 
     InboxStore& inbox_;

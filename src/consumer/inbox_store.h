@@ -87,6 +87,10 @@ class InboxStore {
     /// there was a conflict between transactions, or that its disk is full: the message is not at
     /// fault. An error when the session is lost.
     virtual Status roll_back(ErrorInfo& cause) = 0;
+    /// Of an error of `commit` or `roll_back` that comes again and again with one message: it may
+    /// be what that does (it ends its session, a deferred trigger does not take it), and not what
+    /// the database lacks.
+    [[nodiscard]] virtual bool may_be_messages_doing(const ErrorInfo& error) const = 0;
 
     /// Appends dead letters to be tried once more that are due; their position is 0.
     virtual Status fetch_retries(std::size_t limit, spi::EventBatch& out) = 0;

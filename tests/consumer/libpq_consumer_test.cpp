@@ -324,6 +324,38 @@ TEST_F(LibpqConsumer, AFullDiskIsNotTheMessagesFault) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
 }
 
+TEST_F(LibpqConsumer, AFullDiskAtTheCommitIsNotTheMessagesFaultHoweverOften) {
+    db_.exec(
+        "CREATE TABLE disk (room boolean); INSERT INTO disk VALUES (false); "
+        "CREATE FUNCTION needs_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NOT (SELECT "
+        "room FROM disk) THEN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END IF; "
+        "RETURN NULL; END $$; "
+        "CREATE CONSTRAINT TRIGGER needs_room AFTER INSERT ON effects DEFERRABLE INITIALLY "
+        "DEFERRED FOR EACH ROW EXECUTE FUNCTION needs_room()");
+    put("a");
+    auto once = options();
+    once.max_attempts = 1;
+    once.retry_base_ms = once.retry_max_ms = 1;
+    db_.exec("CREATE SEQUENCE tries");
+    auto member = libpq_mailbox_consumer(
+        url_,
+        [](PGconn* transaction, const Message& message) {
+            Pg::query(transaction, "SELECT nextval('tries')");
+            apply(transaction, message);
+        },
+        once);
+    std::thread runs([&] { member.run(); });
+    EXPECT_TRUE(eventually(60s, "it is tried more often than a lost session would be",
+                           [&] { return db_.number("SELECT last_value FROM tries") > 12; }));
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_inbox_dead_letters"), 0);
+    db_.exec("UPDATE disk SET room = true");
+    EXPECT_TRUE(eventually(60s, "it is applied",
+                           [&] { return db_.number("SELECT count(*) FROM effects") == 1; }));
+    member.stop();
+    runs.join();
+    EXPECT_EQ(member.stats().failed, 0U);
+}
+
 TEST_F(LibpqConsumer, AStatementThatFailedUnnoticedIsAFailureOfTheHandler) {
     put("a");
     auto once = options();

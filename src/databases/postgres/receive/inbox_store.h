@@ -37,6 +37,9 @@ class LibpqInboxStore final : public InboxStore {
     Status check_version() override;
     Status commit() override { return session_.commit(); }
     Status roll_back(ErrorInfo& cause) override { return session_.roll_back(cause); }
+    [[nodiscard]] bool may_be_messages_doing(const ErrorInfo& error) const override {
+        return error.code != ErrorCode::kDiskFull;
+    }
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
     Result<Taken> take_request(std::string_view message_id) override;
     Status put_request_back(std::string_view message_id, std::int64_t delay_us) override;

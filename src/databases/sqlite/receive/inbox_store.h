@@ -34,6 +34,10 @@ class SqliteInboxStore final : public InboxStore {
     Status check_version() override;
     Status commit() override { return session_.commit(); }
     Status roll_back(ErrorInfo& cause) override;
+    // It can end no connection to a file; what it may not write is no outage.
+    [[nodiscard]] bool may_be_messages_doing(const ErrorInfo& /*error*/) const override {
+        return false;
+    }
     Status fetch_retries(std::size_t limit, spi::EventBatch& out) override;
     Result<Taken> take_request(std::string_view message_id) override;
     Status put_request_back(std::string_view message_id, std::int64_t delay_us) override;

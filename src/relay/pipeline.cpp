@@ -163,6 +163,8 @@ void Pipeline::probe() {
     if (!identified_) {
         circuit.probing({});
         if (!identified()) return;
+        // Which may have taken longer than the lease.
+        if (!deps_.lease.valid(deps_.clock.boot_us())) return;
     }
     const auto find = [&] {
         return flow_.lanes.find_probe(circuit.suspect(), circuit.culprits(), flow_.may_probe());

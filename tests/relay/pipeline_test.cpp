@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <gtest/gtest.h>
 #include <limits>
 #include <map>
@@ -345,12 +346,16 @@ class SinkElsewhere final : public spi::Sink {
         return sink_.capabilities();
     }
     Status check() override { return sink_.check(); }
-    Result<std::string> destination() override { return name; }
+    Result<std::string> destination() override {
+        if (asked) asked();
+        return name;
+    }
     [[nodiscard]] bool publish(const spi::Record& record) override { return sink_.publish(record); }
     void poll(std::chrono::milliseconds max_wait, spi::Completions& out) override {
         sink_.poll(max_wait, out);
     }
     std::string name = "there";
+    std::function<void()> asked;
 
   private:
     spi::Sink& sink_;
@@ -375,6 +380,27 @@ TEST_F(PipelineTest, ARouteThatLeadsElsewhereSendsNothingUntilThatIsAccepted) {
     step(50);
     EXPECT_EQ(arrived(), "a ");
     EXPECT_EQ(destination_met_, "there");
+}
+
+TEST_F(PipelineTest, AProbeIsNotSentWhereTheLeaseEndedWhileTheDestinationWasAskedWhoItIs) {
+    table_.insert("a", "k");
+    destination_->fail("a", {ErrorCode::kSinkUnavailable, Advice::kRetryDestination, {}, "away"},
+                       1);
+    MemorySink memory(destination_, {});
+    SinkElsewhere sink(memory);
+    open(sink);
+    while (stats_.circuit.load() != core::Circuit::State::kOpen) step();
+    int times = 0;
+    sink.asked = [&] {
+        ++times;
+        lease_.end();
+    };
+    step(50);
+    EXPECT_EQ(times, 1);
+    EXPECT_EQ(arrived(), "");
+    lease_.extend(std::numeric_limits<std::int64_t>::max());
+    step(50);
+    EXPECT_EQ(arrived(), "a ");
 }
 
 TEST_F(PipelineTest, AnotherCauseThanTheOneToldForAnOpenCircuitIsToldOnce) {

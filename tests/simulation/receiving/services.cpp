@@ -204,7 +204,7 @@ void Services::claimed(const IdempotentRequest& request, const IdempotencyClaim&
     }
     key.body = request.body;
     key.attempt = claim.attempt;
-    key.until_us = asked_us + settings_.lease_ms * kMs;
+    key.until_us = asked_us > leases_since_us_ ? asked_us + settings_.lease_ms * kMs : 0;
 }
 
 void Services::answered(const std::string& key, const std::string& body,
@@ -240,6 +240,7 @@ void Services::dawdle(std::int64_t most_ms) {
 }
 
 void Services::forget_leases() {
+    leases_since_us_ = world_.now_us();
     for (auto& [name, key] : keys_) key.until_us = 0;
 }
 

@@ -104,6 +104,7 @@ class Services {
     const RequestSettings settings_;
     std::vector<std::shared_ptr<Process>> living_;
     std::map<std::string, Key> keys_;
+    std::int64_t leases_since_us_ = -1;
     int asking_ = 0;
     std::size_t answers_ = 0;
 };

@@ -78,7 +78,7 @@ Result<std::unique_ptr<Term>> Term::open(const Deps& deps) {
             Pipeline::Deps{*term->readers_[i], *term->sinks_[i], term->queue_, deps.lease,
                            deps.clock, *deps.stats[i], deps.notify, term->remover_->full()},
             i, deps.routes, deps.options, std::move(*left),
-            static_cast<std::uint64_t>(deps.clock.wall_us()) + i));
+            static_cast<std::uint64_t>(deps.clock.boot_us()) + i));
     }
     term->keeper_ = std::make_unique<RecordKeeper>(
         RecordKeeper::Deps{*term->recorder_, term->queue_, *term->remover_}, deps.routes,

@@ -97,7 +97,7 @@ class Work {
           pipeline_(
               {reader_, *sink, queue_, lease_, deps.clock, stats_, deps.notify, removals_full_}, 0,
               {&route, 1}, options, {run.met, {}, {}},
-              static_cast<std::uint64_t>(deps.clock.wall_us())),
+              static_cast<std::uint64_t>(deps.clock.boot_us())),
           sink_(std::move(sink)) {}
 
     /// The lease was taken at `since_us`.

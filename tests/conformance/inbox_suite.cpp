@@ -535,6 +535,37 @@ TEST_P(InboxSuite, AHandlerThatEndsTheTransactionIsAFailure) {
                 HasSubstr("must neither commit nor roll back"));
 }
 
+// What it writes then, the consumer would commit without the entry in the inbox, and for the others
+// in the transaction, too.
+TEST_P(InboxSuite, ATransactionThatAHandlerBeginsInPlaceOfItsOwnIsNotCommitted) {
+    auto options = quick_retries();
+    options.max_attempts = 2;
+    options.transaction_size = 4;
+    int times = 0;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            if (message.id == "a" && ++times <= 10) {
+                transaction.exec("ROLLBACK");
+                transaction.exec("BEGIN");
+            }
+            if (message.id == "b") {
+                transaction.exec("SAVEPOINT mine");
+                transaction.exec("ROLLBACK TO mine");
+            }
+            apply(transaction, message);
+        },
+        options);
+    for (const char* id : {"a", "b", "c"}) put(id, id);
+    ASSERT_TRUE(eventually(60s, "all are dealt with", [&] {
+        member.drain();
+        return value("SELECT count(*) FROM outbox_mailbox") == "0";
+    }));
+    EXPECT_EQ(value("SELECT count(*) FROM effects"), "2");
+    EXPECT_EQ(value("SELECT count(*) FROM effects WHERE id = 'a'"), "0");
+    EXPECT_THAT(value("SELECT error FROM outbox_inbox_dead_letters WHERE message_id = 'a'"),
+                HasSubstr("must neither commit nor roll back"));
+}
+
 TEST_P(InboxSuite, NothingOvertakesAFailingMessageInABacklog) {
     constexpr std::size_t kMessages = 60;
     for (std::size_t i = 0; i < kMessages; ++i) {

@@ -249,6 +249,12 @@ void Database::refuse_commits(const bool* refused) {
         const_cast<bool*>(refused));
 }
 
+void Database::tell_rollbacks(bool* rolled_back) {
+    sqlite3_rollback_hook(
+        handle(), [](void* is_rolled_back) { *static_cast<bool*>(is_rolled_back) = true; },
+        rolled_back);
+}
+
 Status Database::failure_of_machine(const char* doing) const {
     constexpr int kPrimary = 0xff;
     const int code = sqlite3_extended_errcode(handle());

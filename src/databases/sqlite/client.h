@@ -132,6 +132,8 @@ class Database {
     /// While `*refused` a commit is a rollback, and an error of what committed: a statement of its
     /// own that no transaction is open for, too. It outlives this.
     void refuse_commits(const bool* refused);
+    /// A rollback, but one to a savepoint, sets it. It outlives this.
+    void tell_rollbacks(bool* rolled_back);
     /// An error where the disk or the memory failed the last call on this connection, a caller's
     /// too: not what was asked is at fault.
     [[nodiscard]] Status failure_of_machine(const char* doing) const;

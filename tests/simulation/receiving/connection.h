@@ -71,6 +71,11 @@ class OpenTransaction {
     virtual void fail_a_statement() = 0;
     /// The handler ends its session, or its transaction where that is no session's.
     virtual void end() = 0;
+    /// Ends the transaction, and begins one in its place.
+    void begin_another() {
+        run("ROLLBACK");
+        run("BEGIN");
+    }
 
     virtual SagaChange advance(const Sagas& sagas, const Message& message) = 0;
     virtual SagaCall begin_step(const Message& command) = 0;

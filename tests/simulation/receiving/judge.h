@@ -21,7 +21,7 @@ enum class Fate : std::uint8_t {
     kFailsAlways,   ///< Until it is mended, as all below.
     kRefused,       ///< The handler says that it will never work.
     kBadStatement,  ///< A statement of the handler fails, and it goes on.
-    kEndsSession    ///< The handler ends its session.
+    kEndsSession    ///< The handler ends its session, or begins another transaction.
 };
 
 /// Knows what was committed and what handlers were to do with it, and checks the consumer's tables

@@ -124,8 +124,12 @@ void Receiver::apply(OpenTransaction& transaction, const Message& message) {
             transaction.fail_a_statement();
             return;
         case Fate::kEndsSession:
-            transaction.end();
-            return;
+            if (number % 2 == 0) {
+                transaction.end();
+                return;
+            }
+            transaction.begin_another();
+            break;
         case Fate::kApplied:
             break;
     }

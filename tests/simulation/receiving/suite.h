@@ -65,7 +65,7 @@ void every_history_keeps_the_promises(std::uint64_t few, std::uint64_t many,
 
 template <typename HistoryOf>
 void one_seed_is_one_history(HistoryOf history_of) {
-    const std::uint64_t first = number_from("OUTBOX_SIMULATION_FIRST_SEED", 3);
+    const std::uint64_t first = number_from("OUTBOX_SIMULATION_FIRST_SEED", 8);
     const std::uint64_t count = number_from("OUTBOX_SIMULATION_SEEDS", 2);
     for (std::uint64_t seed = first; seed < first + count; ++seed) {
         const ReceivingVerdict one = history_of(seed);

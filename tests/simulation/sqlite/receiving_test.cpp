@@ -70,12 +70,12 @@ INSTANTIATE_TEST_SUITE_P(
                 true},
         Planted{"TheMailboxIsReadFromItsEnd",
                 {"ORDER BY position LIMIT ?4", "ORDER BY position DESC LIMIT ?4"}},
-        Planted{"AnotherBodyTakesOver", {"AND i.fingerprint = excluded.fingerprint", ""}, 30},
+        Planted{"AnotherBodyTakesOver", {"AND i.fingerprint = excluded.fingerprint", ""}, 40},
         Planted{"ALeaseIsNotLookedAt", {"i.lease_until <= ?6 ", "1 "}},
         Planted{"WhoLostItsClaimIsNotTold", {"AND attempt = ?3 AND status IS NULL", "AND ?3 > 0"}},
         Planted{"AStepIsUndoneTwice",
                 {"AND step = ?3 AND state = ?4", "AND step = ?3 AND ?4 <> ''"},
-                90}),
+                195}),
     [](const auto& planted) { return std::string(planted.param.name); });
 
 }  // namespace

@@ -136,7 +136,8 @@ Status LibpqSession::check_rights() {
             "42501"};
 }
 
-// A handler's own statements are not seen here, but their errors decide what a failure means.
+// A handler's own statements are not seen here, but what comes of them is: errors decide what a
+// failure means.
 void LibpqSession::watch_results() {
     PQregisterEventProc(
         connection(),
@@ -148,14 +149,21 @@ void LibpqSession::watch_results() {
 
 int LibpqSession::on_result(int event, void* info, void* session) {
     if (event != PGEVT_RESULTCREATE) return 1;
-    const PGresult* result = static_cast<PGEventResultCreate*>(info)->result;
-    if (PQresultStatus(result) != PGRES_FATAL_ERROR) return 1;
+    PGresult* result = static_cast<PGEventResultCreate*>(info)->result;
     auto& self = *static_cast<LibpqSession*>(session);
+    if (PQresultStatus(result) == PGRES_COMMAND_OK) self.heed_command(PQcmdStatus(result));
+    if (PQresultStatus(result) != PGRES_FATAL_ERROR) return 1;
     const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char* text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     self.error_state_ = state == nullptr ? "" : state;
     self.error_text_ = text == nullptr ? "" : text;
     return 1;
+}
+
+void LibpqSession::heed_command(std::string_view tag) {
+    if (tag == "ROLLBACK") may_have_rolled_back_ = true;
+    if (tag == "BEGIN" || tag == "START TRANSACTION") left_transaction_ |= may_have_rolled_back_;
+    if (tag == "COMMIT" || tag == "PREPARE TRANSACTION") left_transaction_ = true;
 }
 
 Rows LibpqSession::ask(const char* statement, const Params& params) {
@@ -206,6 +214,7 @@ Result<std::vector<Rows>> LibpqSession::begin_with(std::span<const Step> steps, 
 
 // What came after the first `skip` statements.
 Result<std::vector<Rows>> LibpqSession::begun(StepResults results, std::size_t skip) {
+    may_have_rolled_back_ = left_transaction_ = false;
     if (!results.error) {
         results.done.erase(results.done.begin(),
                            results.done.begin() + static_cast<std::ptrdiff_t>(skip));
@@ -252,9 +261,14 @@ Status LibpqSession::may_commit() {
     const auto handler_failed = [&](const std::string& what) {
         return ErrorInfo{ErrorCode::kHandlerFailed, Advice::kRetryEvent, error_state_, what};
     };
+    constexpr const char* kEndedByHandler =
+        "the handler ended the transaction; it must neither commit nor roll back";
     switch (PQtransactionStatus(connection())) {
-        case PQTRANS_INTRANS:
-            return {};
+        case PQTRANS_INTRANS: {
+            if (!left_transaction_) return {};
+            const Status ended = end_transaction();
+            return ended.ok() ? Status(handler_failed(kEndedByHandler)) : ended;
+        }
         case PQTRANS_INERROR: {
             ErrorInfo cause =
                 handler_failed("a statement of the handler failed and it went on: " + error_text_);
@@ -262,8 +276,7 @@ Status LibpqSession::may_commit() {
             return ended.ok() ? Status(std::move(cause)) : ended;
         }
         case PQTRANS_IDLE:
-            return handler_failed(
-                "the handler ended the transaction; it must neither commit nor roll back");
+            return handler_failed(kEndedByHandler);
         case PQTRANS_ACTIVE:
             disconnect();
             return handler_failed("the handler left a statement of its own running");

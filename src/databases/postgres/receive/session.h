@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <outbox/result.h>
@@ -77,7 +78,8 @@ class LibpqSession {
     /// BEGIN and these prepared statements in one round trip; gives their results. After an error
     /// no transaction is open.
     Result<std::vector<Rows>> begin_with(std::span<const Step> steps, const char* doing);
-    /// An error when the handler ended the transaction, or ignored an error that had ended it.
+    /// An error when the handler ended the transaction, also where it began another one (but by AND
+    /// CHAIN), or ignored an error that had ended it.
     Status commit();
 
     struct Turn {
@@ -108,6 +110,7 @@ class LibpqSession {
     ErrorInfo refused_commit(ErrorInfo error);
     void watch_results();
     static int on_result(int event, void* info, void* session);
+    void heed_command(std::string_view tag);
 
     std::string url_;
     int connect_timeout_s_;
@@ -119,6 +122,9 @@ class LibpqSession {
     // The last error that the server sent, the handler's statements included.
     std::string error_state_;
     std::string error_text_;
+    // What the handler has done to its transaction. ROLLBACK is how a savepoint's is reported, too.
+    bool may_have_rolled_back_ = false;
+    bool left_transaction_ = false;
 };
 
 }  // namespace outbox::consumer

@@ -50,6 +50,7 @@ Status SqliteSession::open() {
     if (!opened.ok()) return opened.status();
     database_ = std::move(*opened);
     database_->refuse_commits(&is_handlers_);
+    database_->tell_rollbacks(&rolled_back_);
     // A broker is told that a message is applied.
     if (Status status = database_->execute(sqlite::kDurable); !status.ok()) return status;
     const std::string doing = "opening " + path_;
@@ -71,6 +72,7 @@ Status SqliteSession::begin() {
     Status status = Run(statement(kBegin))->run("beginning a transaction");
     if (status.ok()) status = database_->read_schema();
     is_handlers_ = status.ok();
+    rolled_back_ = false;
     return status;
 }
 

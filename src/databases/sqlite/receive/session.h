@@ -15,7 +15,7 @@ std::string sqlite_path(const std::string& url);
 
 /// A connection in whose transactions handlers work. Nothing but `commit` commits in them: where a
 /// handler, or an error that it ignored, has ended one, SQLite would commit what follows statement
-/// by statement. Used by one thread.
+/// by statement, or with the transaction that the handler has begun. Used by one thread.
 class SqliteSession {
   public:
     /// `statements` are compiled when connecting.
@@ -39,9 +39,7 @@ class SqliteSession {
     /// error nothing is open.
     Status commit();
     /// Of the transaction that was begun: the handler, or an error that it ignored, ended it.
-    [[nodiscard]] bool lost_transaction() const {
-        return is_handlers_ && !database_->in_transaction();
-    }
+    [[nodiscard]] bool lost_transaction() const { return is_handlers_ && rolled_back_; }
     /// An error where the disk or the memory failed the handler's last call.
     [[nodiscard]] Status failure_of_machine() const {
         return database_->failure_of_machine("applying a message");
@@ -71,6 +69,7 @@ class SqliteSession {
     std::uint64_t number_ = 0;
     std::vector<Compiled> compiled_;
     bool is_handlers_ = false;  // between `begin` and its end
+    bool rolled_back_ = false;  // since `begin`
 };
 
 }  // namespace outbox::consumer

@@ -103,6 +103,12 @@ Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
     const auto held = leases();
     if (!held.ok()) return held.status();
     if (!held->empty() && held->front().held) return relay_is_running(held->front().owner);
+    // One whose lease has run out while it was stopped must find that when it goes on.
+    Statement end(database_, std::string("UPDATE outbox_lease SET epoch = epoch + 1, owner = NULL, "
+                                         "expires_at = NULL, locked = 0 WHERE owner IS NOT NULL "
+                                         "AND ") +
+                                 kOfTable);
+    if (Status ended = end.bind(table_).run(); !ended.ok()) return ended;
     const auto done = change();
     if (!done.ok()) return done.status();
     return *done ? transaction.commit() : Status();

@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
             .plant = {"SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL",
                       "SELECT epoch, coalesce(expires_at, 0) + 1000000000000, owner IS NOT NULL"},
             .kind = "set_backs",
-            .from = 1220},
+            .from = 1600},
         Planted{.name = "TheLedgerKeepsWhatIsRemoved",
                 .noticed_as = "in the ledger of",
                 .plant = {"SELECT route, done FROM outbox_ledger_segments WHERE source = ? AND "

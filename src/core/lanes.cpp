@@ -235,13 +235,18 @@ bool Lanes::may_withdraw(LaneKey key) const {
     return !lane.breaking || (lane.waiting && lane.waiting->withdrawn);
 }
 
-std::int64_t Lanes::next_due_us() const {
+std::int64_t Lanes::next_due_us(bool fresh) const {
+    if (fresh && !fresh_due_.empty()) return fresh_due_.front().due_us;
     if (!no_room_.empty() && free_slots() > 0) return no_room_.front().due_us;
     return due_.empty() ? std::numeric_limits<std::int64_t>::max() : due_.top().due_us;
 }
 
-void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out) {
+void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out, bool fresh) {
     std::size_t room = free_slots();
+    if (fresh) {
+        for (const DueEntry& entry : fresh_due_) due_.push(entry);
+        fresh_due_.clear();
+    }
     if (room > 0) {
         for (const DueEntry& entry : no_room_) due_.push(entry);
         no_room_.clear();
@@ -259,7 +264,11 @@ void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& o
             lane.waiting->due_us != entry.due_us) {
             continue;
         }
-        take_due_of(lane, end - out.size(), room, out);
+        if (!fresh && !lane.waiting->events.front().sent()) {
+            fresh_due_.push_back(entry);
+            continue;
+        }
+        take_due_of(lane, end - out.size(), fresh, room, out);
         if (lane.waiting->outstanding == 0) {
             no_room_.push_back(entry);
         }
@@ -268,13 +277,14 @@ void Lanes::take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& o
 
 // An event that failed goes alone: were it to fail again, nothing else would be in its wake.
 // Behind it the key flows in larger steps.
-void Lanes::take_due_of(Lane& lane, std::size_t limit, std::size_t& room, std::vector<Due>& out) {
+void Lanes::take_due_of(Lane& lane, std::size_t limit, bool fresh, std::size_t& room,
+                        std::vector<Due>& out) {
     Waiting& waiting = *lane.waiting;
     limit = std::min(limit, kRefillPerKey);
     bool alone = false;
     while (waiting.outstanding < limit && !alone && !waiting.events.empty()) {
         const Parked event = waiting.events.front();
-        if (!event.sent() && room == 0) return;
+        if (!event.sent() && (room == 0 || !fresh)) return;
         Due due{lane.key, event.position(), 0, event.sent(), lane.tenant};
         if (!waiting.retries.empty()) {
             if (const auto it = waiting.retries.find(event.position());
@@ -339,6 +349,23 @@ bool Lanes::return_due(const Due& due) {
     if (waiting.uncounted) uncount(waiting);
     if (--waiting.outstanding == 0) settle(id);
     return true;
+}
+
+void Lanes::give_way() {
+    giving_way_.clear();
+    for (SlotId id = fresh_.first; id != kNoSlot; id = slots_[id].ready_next) {
+        const Slot& slot = slots_[id];
+        const Lane& lane = lanes_[slot.lane];
+        const bool handed_out = lane.waiting && lane.waiting->outstanding > 0;
+        if (lane.head == id && lane.in_flight == 0 && !handed_out && slot.work.dead_id == 0) {
+            giving_way_.push_back(slot.lane);
+        }
+    }
+    for (const LaneId id : giving_way_) {
+        waiting_of(lanes_[id]);
+        break_and_park(lanes_[id]);
+        settle(id);
+    }
 }
 
 LaneId Lanes::find_or_add(LaneKey key, TenantId tenant) {

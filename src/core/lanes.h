@@ -146,8 +146,9 @@ class Lanes {
     /// it is to be refilled: its place is in the lane, before what is there.
     [[nodiscard]] bool may_withdraw(LaneKey key) const;
 
-    /// Earliest time at which a waiting key wants to go on; INT64_MAX: none.
-    [[nodiscard]] std::int64_t next_due_us() const;
+    /// Earliest time at which a waiting key wants to go on; INT64_MAX: none. Without `fresh` one
+    /// whose next event is exposed already, as in `take_due`.
+    [[nodiscard]] std::int64_t next_due_us(bool fresh = true) const;
 
     struct Due {
         LaneKey key = 0;
@@ -158,8 +159,9 @@ class Lanes {
     };
     /// Appends positions of keys that are due, which the caller fetches and hands to `refill` or
     /// `gone`, all of one key in order. Takes at most `limit` and no more than there is room for,
-    /// which the caller keeps: it leaves as many of `free_slots` as it has of these.
-    void take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out);
+    /// which the caller keeps: it leaves as many of `free_slots` as it has of these. Without
+    /// `fresh` only what is exposed already.
+    void take_due(std::int64_t now_us, std::size_t limit, std::vector<Due>& out, bool fresh = true);
     /// The event of `due` was fetched into `batch` and holds a slot again.
     void refill(const Due& due, std::uint32_t batch, std::uint32_t index);
     /// The row of `due` is gone: nothing to send.
@@ -168,6 +170,13 @@ class Lanes {
     /// it is handed out again with that one, which gives up its memory once all of the key are
     /// back. Of one key the last is returned first. False: it has to be fetched.
     [[nodiscard]] bool return_due(const Due& due);
+
+    /// Keys that are ready with an event that was not sent before wait, as if they were due: what
+    /// is exposed, and cannot come back for want of memory, has theirs. Not where something of the
+    /// key is under way, nor a dead letter that is sent again.
+    void give_way();
+    /// Whether keys wait for `take_due` with `fresh`.
+    [[nodiscard]] bool fresh_wait() const { return !fresh_due_.empty(); }
 
     /// An event that lost its slot because its key waits or was withdrawn.
     struct Released {
@@ -251,7 +260,8 @@ class Lanes {
     void outcome(SlotId slot);
     void settle(LaneId id);
     void park(Lane& lane);
-    void take_due_of(Lane& lane, std::size_t limit, std::size_t& room, std::vector<Due>& out);
+    void take_due_of(Lane& lane, std::size_t limit, bool fresh, std::size_t& room,
+                     std::vector<Due>& out);
 
     Options options_;
     std::vector<Slot> slots_;
@@ -262,8 +272,10 @@ class Lanes {
     ReadyList again_;  // sent before: these go first, so that few events are exposed
     ReadyList fresh_;
     std::priority_queue<DueEntry, std::vector<DueEntry>, std::greater<>> due_;
-    std::vector<DueEntry> no_room_;  // due, and wait for a free slot
+    std::vector<DueEntry> no_room_;    // due, and wait for a free slot
+    std::vector<DueEntry> fresh_due_;  // due, and wait until what is fresh may be sent
     std::vector<Released> released_;
+    std::vector<LaneId> giving_way_;  // scratch of `give_way`
     std::size_t used_slots_ = 0;
     std::size_t in_flight_ = 0;
     std::size_t exposed_ = 0;

@@ -35,9 +35,14 @@ Pacing::Pacing(Flow& flow, const Deps& deps, std::vector<spi::Delivery> failing)
 }
 
 void Pacing::refill(std::int64_t now_us) {
+    if (is_stuck()) {
+        flow_.lanes.give_way();
+        flow_.release_waiting();
+    }
     if (due_.empty()) {
-        if (flow_.lanes.next_due_us() > now_us || !may_refill()) return;
-        flow_.lanes.take_due(now_us, kMaxRefill, due_);
+        const bool fresh = flow_.may_send();
+        if (flow_.lanes.next_due_us(fresh) > now_us || !may_refill()) return;
+        flow_.lanes.take_due(now_us, kMaxRefill, due_, fresh);
         if (due_.empty()) return;
         std::sort(due_.begin(), due_.end(),
                   [](const auto& a, const auto& b) { return a.position < b.position; });
@@ -124,6 +129,13 @@ std::size_t Pacing::room() const {
     return std::min(free - std::min(free, due_.size()), flow_.options.batch_size);
 }
 
+// Memory is full of events that may not be sent for those that are exposed, which have no memory.
+bool Pacing::is_stuck() const {
+    return flow_.held.bytes() >= flow_.options.max_in_flight_bytes &&
+           flow_.lanes.in_flight() == 0 && flow_.unrecorded == 0 && !flow_.may_send() &&
+           flow_.circuit.state() == core::Circuit::State::kClosed;
+}
+
 bool Pacing::may_refill() const {
     return flow_.circuit.state() == core::Circuit::State::kClosed && flow_.lanes.room_for_due() &&
            flow_.held.bytes() < flow_.options.max_in_flight_bytes;
@@ -148,7 +160,7 @@ bool Pacing::may_read() const {
     const core::Circuit& circuit = flow_.circuit;
     switch (circuit.state()) {
         case core::Circuit::State::kClosed:
-            return true;
+            return flow_.may_send() || !flow_.lanes.fresh_wait();
         case core::Circuit::State::kOpen:
             return false;
         case core::Circuit::State::kHalfOpen:
@@ -437,7 +449,9 @@ std::int64_t Pacing::next_us(std::int64_t now_us) const {
     } else {
         const bool may_fetch = !due_.empty() && flow_.held.bytes() < options.max_in_flight_bytes;
         if (may_read() || may_fetch) until_us = std::min(until_us, next_read_us_);
-        if (may_refill()) until_us = std::min(until_us, flow_.lanes.next_due_us());
+        if (may_refill()) {
+            until_us = std::min(until_us, flow_.lanes.next_due_us(flow_.may_send()));
+        }
         if (may_take_back()) until_us = std::min(until_us, flow_.tenants.next_back_us(now_us));
         if (flow_.circuit.state() == core::Circuit::State::kClosed && !flow_.parts.empty()) {
             until_us = std::min(until_us, flow_.parts.next_due_us(flow_.lanes.in_flight()));

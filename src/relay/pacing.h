@@ -57,6 +57,7 @@ class Pacing {
     void take_back(std::int64_t now_us);
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool may_read() const;
+    [[nodiscard]] bool is_stuck() const;
     [[nodiscard]] bool may_refill() const;
     [[nodiscard]] bool may_take_back() const;
     [[nodiscard]] bool return_due();

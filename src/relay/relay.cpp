@@ -75,6 +75,11 @@ Status Relay::run(const std::stop_token& stop, bool reached) {
             sleep_ms(stop, options_.lease_retry_ms);
             continue;
         }
+        // Asked as it tried, which may have been long ago: routes may have changed since.
+        if (stop.stop_requested()) {
+            lease_.release();
+            break;
+        }
         waiting = false;
         lease_.stand_down();
         notify_({Note::Level::kInfo,

@@ -130,13 +130,13 @@ class Model {
         if (holds > 0) --holds;
         if (holds == 0) blocked_.erase(key);
     }
-    void take_due(std::int64_t passed_us, std::size_t limit) {
+    void take_due(std::int64_t passed_us, std::size_t limit, bool fresh = true) {
         if (!due_.empty()) return;
         now_us_ += passed_us;
         const std::size_t room = lanes_.free_slots();
-        lanes_.take_due(now_us_, limit, due_);
+        lanes_.take_due(now_us_, limit, due_, fresh);
         RC_ASSERT(due_.size() <= limit);
-        RC_ASSERT(fresh_due() <= room);
+        RC_ASSERT(fresh_due() <= (fresh ? room : 0));
         std::sort(due_.begin(), due_.end(),
                   [](const auto& a, const auto& b) { return a.position < b.position; });
     }
@@ -159,6 +159,18 @@ class Model {
             }
         }
         due_ = left;
+    }
+    void give_way() {
+        for (const auto& [key, positions] : unfinished_) troubled_.insert(key);
+        lanes_.give_way();
+        // Nothing else can go than what was sent before.
+        if (lanes_.in_flight() == 0 && due_.empty()) {
+            const std::size_t exposed = lanes_.exposed();
+            const SlotId slot = lanes_.next_ready();
+            if (slot == kNoSlot) return;
+            RC_ASSERT(lanes_.exposed() == exposed);
+            lanes_.put_back(slot);
+        }
     }
     void return_due() {
         for (std::size_t i = due_.size(); i-- > 0;) {
@@ -298,7 +310,7 @@ void run(bool one_per_key, std::uint64_t channels = 1) {
     const auto keys = *rc::gen::inRange<LaneKey>(1, 6);
     const auto steps =
         *rc::gen::scale(6.0, rc::gen::container<std::vector<Step>>(rc::gen::construct<Step>(
-                                 rc::gen::inRange(0, 27), rc::gen::inRange<LaneKey>(0, keys),
+                                 rc::gen::inRange(0, 29), rc::gen::inRange<LaneKey>(0, keys),
                                  rc::gen::arbitrary<std::uint32_t>())));
     Model model(one_per_key, slots, channels);
     for (const Step& step : steps) {
@@ -367,6 +379,12 @@ void run(bool one_per_key, std::uint64_t channels = 1) {
                 break;
             case 25:
                 model.return_due();
+                break;
+            case 26:
+                model.take_due(delay_us, step.number % 60, false);
+                break;
+            case 27:
+                model.give_way();
                 break;
             default:
                 while (model.send()) {
@@ -492,6 +510,39 @@ TEST(Lanes, AKeyThatFailsGivesUpItsMemoryWhereTheRestOfItIsReturned) {
     ASSERT_EQ(due.size(), 3U);
     EXPECT_EQ(due[0].position, 3);
     EXPECT_EQ(due[2].position, 5);
+}
+
+TEST(Lanes, WhatWasNotSentBeforeGivesWayUntilItMayBe) {
+    Lanes lanes({8, 100, false});
+    lanes.admit(1, event(1));
+    SlotId slot = kNoSlot;
+    ASSERT_EQ(send_next(lanes, slot), 1);
+    lanes.block(slot, 0, 1'000, false);
+    for (const Position p : {2, 3}) lanes.admit(2, event(p));
+    lanes.admit(3, {4, 4, 0, 0, false, 77});
+    std::vector<Lanes::Released> released;
+    lanes.take_released(released);
+    released.clear();
+    lanes.give_way();
+    lanes.take_released(released);
+    EXPECT_EQ(released.size(), 2U) << "a dead letter is in no table to be read again";
+    EXPECT_TRUE(lanes.next_due_us(true) == 0);
+    std::vector<Lanes::Due> due;
+    lanes.take_due(999, 10, due, false);
+    EXPECT_TRUE(due.empty());
+    EXPECT_TRUE(lanes.fresh_wait());
+    EXPECT_EQ(lanes.next_due_us(false), 1'000);
+    lanes.take_due(1'000, 10, due, false);
+    ASSERT_EQ(due.size(), 1U);
+    EXPECT_EQ(due[0].position, 1);
+    lanes.refill(due[0], 1, 0);
+    due.clear();
+    EXPECT_EQ(lanes.next_due_us(true), 0);
+    lanes.take_due(1'000, 10, due, true);
+    ASSERT_EQ(due.size(), 2U);
+    EXPECT_EQ(due[0].position, 2);
+    EXPECT_EQ(due[1].position, 3);
+    EXPECT_FALSE(lanes.fresh_wait());
 }
 
 TEST(Lanes, WhatWasSentBeforeGoesBeforeWhatWasNot) {

@@ -295,6 +295,29 @@ TEST_F(PipelineTest, KeysThatFailWhileTheirRestIsFetchedGiveUpTheMemoryThatOther
     EXPECT_EQ(stats_.held_bytes.load(), 0);
 }
 
+// What got no answer may be at the destination, and counts for the limit of what is sent again
+// after a crash, as does what lies behind it: with as many of them nothing else may be sent, and
+// memory is full of the rest.
+TEST_F(PipelineTest, EventsThatMayNotBeSentGiveUpTheirMemoryToThoseThatMay) {
+    constexpr int kBehind = 15;
+    constexpr int kOthers = 40;
+    for (int i = 0; i < kBehind; ++i) table_.insert("k" + std::to_string(i), "k");
+    for (int i = 0; i < kOthers; ++i) {
+        table_.insert(std::to_string(i) + std::string(1'000, 'x'), std::to_string(i));
+    }
+    destination_->fail("k0", {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no answer"},
+                       12);
+    MemorySink sink(destination_, {});
+    options_.max_in_flight_bytes = 2'000;
+    options_.batch_size = 10;
+    max_unrecorded_ = 20;
+    retry_ = {2'000, 20'000, 50};
+    open(sink);
+    step(2'000);
+    EXPECT_EQ(destination_->records().size(), static_cast<std::size_t>(kBehind + kOthers));
+    EXPECT_EQ(stats_.held_bytes.load(), 0);
+}
+
 TEST_F(PipelineTest, AnErrorThatMeansStopWhileEventsAreFetchedAgainStopsTheRoute) {
     unsafe_to_fetch_ = true;
     table_.insert("1", "k");

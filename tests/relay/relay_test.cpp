@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <gtest/gtest.h>
 #include <map>
 #include <memory>
@@ -96,6 +97,12 @@ class Running {
     }
     Status stop() {
         thread_.request_stop();
+        thread_.join();
+        return result_;
+    }
+    void request_stop() { thread_.request_stop(); }
+    // Until it has stopped for whatever reason.
+    Status wait() {
         thread_.join();
         return result_;
     }
@@ -457,6 +464,22 @@ TEST_F(RelayTest, AStartThatTakesLongerThanTheLeaseKeepsIt) {
     EXPECT_TRUE(first.stop().ok());
     EXPECT_TRUE(second.stop().ok());
     EXPECT_EQ(destination_->records().size(), 10U);
+}
+
+// A process that stood still meanwhile may have routes of long ago.
+TEST_F(RelayTest, WhoIsAskedToStopAsItTakesTheLeaseBeginsNoTerm) {
+    insert(10);
+    std::promise<Running*> running;
+    std::shared_future<Running*> made = running.get_future().share();
+    table_.on_acquire([made] { made.get()->request_stop(); });
+    Running relay(table_, {destination_}, "a");
+    running.set_value(&relay);
+    EXPECT_TRUE(relay.wait().ok());
+    EXPECT_EQ(table_.epoch(), 1U);
+    EXPECT_EQ(table_.owner(), "") << "the lease is another's to take at once";
+    EXPECT_TRUE(relay.said("lease_acquired").empty());
+    EXPECT_TRUE(destination_->records().empty());
+    EXPECT_EQ(table_.unfinished(), 10U);
 }
 
 TEST_F(RelayTest, AnEventIsFinishedWhenEveryRouteHasFinishedIt) {

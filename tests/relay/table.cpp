@@ -252,6 +252,7 @@ class TableLease final : public spi::LeaseStore {
     Result<std::optional<std::uint64_t>> acquire(const std::string& owner,
                                                  std::chrono::milliseconds ttl) override {
         if (Status reached = table_.reach(); !reached.ok()) return reached;
+        if (table_.on_acquire_) table_.on_acquire_();
         const std::scoped_lock lock(table_.mutex_);
         const auto now = table_.now();
         if (!table_.owner_.empty() && now < table_.lease_until_) {

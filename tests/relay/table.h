@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -48,6 +49,8 @@ class Table {
     void set_hanging_reads(bool hanging) { hanging_reads_ = hanging; }
     /// What the lease lasts by, instead of the system's time. Before anything is connected.
     void set_clock(const core::Clock& clock) { clock_ = &clock; }
+    /// Called as the lease is given, which takes as long. Before anything is connected.
+    void on_acquire(std::function<void()> called) { on_acquire_ = std::move(called); }
     /// How often an owner has renewed the lease.
     [[nodiscard]] int renewals() const { return renewals_; }
     /// The lease's holder is forgotten, as if its backend were gone.
@@ -102,6 +105,7 @@ class Table {
     std::uint64_t epoch_ = 0;
     std::chrono::microseconds lease_until_{};
     const core::Clock* clock_ = nullptr;
+    std::function<void()> on_acquire_;
 };
 
 }  // namespace outbox::test

@@ -27,8 +27,12 @@ bool SqliteClient::open() {
     }
     sqlite3_busy_timeout(handle_, busy_timeout_ms_);
     // A service that wants to keep what it was told is committed.
-    sqlite3_exec(handle_, "PRAGMA main.synchronous = EXTRA", nullptr, nullptr, nullptr);
-    return true;
+    const int durable =
+        sqlite3_exec(handle_, "PRAGMA main.synchronous = EXTRA", nullptr, nullptr, nullptr);
+    if (durable == SQLITE_OK) return true;
+    fails(durable);
+    close();
+    return false;
 }
 
 bool SqliteClient::run(const std::string& sql) {

@@ -29,6 +29,7 @@ class SqliteSql final : public Sql {
                                              const core::Clock& clock) {
         auto opened = sqlite::Database::open(path, busy_timeout_s * 1000, sqlite::Role::kReceive);
         if (!opened.ok()) return opened.status();
+        if (Status status = (*opened)->execute(sqlite::kDurable); !status.ok()) return status;
         auto sql = std::unique_ptr<SqliteSql>(new SqliteSql(std::move(*opened), clock));
         return std::unique_ptr<Sql>(std::move(sql));
     }

@@ -565,6 +565,7 @@ Result<std::unique_ptr<Operations>> open_operations(const SqliteSourceConfig& co
     if (!path.ok()) return path.status();
     auto database = Database::open(*path, config.busy_timeout_ms);
     if (!database.ok()) return database.error();
+    if (Status status = (*database)->execute(kDurable); !status.ok()) return status.error();
     Statement count(**database,
                     "SELECT coalesce(sum(name <> 'outbox_audit'), 0), coalesce(sum(name = "
                     "'outbox_routes'), 0), coalesce(sum(name = 'outbox_audit'), 0) FROM "

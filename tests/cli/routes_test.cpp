@@ -206,6 +206,28 @@ TEST_P(Routes, ARelayThatWasStoppedMeanwhileFindsThatTheyChanged) {
     running.stop();
 }
 
+TEST_P(Routes, OneInThePlaceOfTheOnlyOneIsNotSentWhatTheTableKeeps) {
+    sql(on_sqlite() ? "CREATE TRIGGER keeps BEFORE DELETE ON outbox_events BEGIN SELECT "
+                      "RAISE(IGNORE); END"
+                    : "CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN "
+                      "NULL; END'; CREATE TRIGGER keeps BEFORE DELETE ON outbox_events FOR EACH "
+                      "ROW EXECUTE FUNCTION keeps()");
+    const std::string first = subscriber("first");
+    const std::string second = subscriber("second");
+    emit("01");
+    Process one = relay({mailbox("first", first)});
+    ASSERT_TRUE(eventually(60s, "it has finished it", [&] {
+        return received(first) == "01" && route("first")["unfinished"] == 0;
+    }));
+    ASSERT_EQ(one.stop(), (ExitStatus{0, 0}));
+    Process other = relay({mailbox("second", second)});
+    ASSERT_TRUE(eventually(60s, "it leads", [&] { return !route("second").is_null(); }));
+    emit("02");
+    EXPECT_TRUE(eventually(60s, "what is new comes", [&] { return received(second) != ""; }));
+    ASSERT_EQ(other.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(second), "02");
+}
+
 TEST_P(Routes, RetiredAreForgottenAndWhatOnlyTheyHadNotFinishedIsFinished) {
     const std::string near = subscriber("near");
     emit("01");

@@ -417,6 +417,20 @@ TEST(MailboxSinkSqlite, WritesToTheFileAtThePathAfterAnotherTookItsPlace) {
     EXPECT_EQ(Sqlite(database.path()).value("SELECT id FROM outbox_mailbox"), "b");
 }
 
+TEST(MailboxSinkSqlite, WritesToTheFileThatALinkLeadsToNow) {
+    SqliteDatabase first;
+    SqliteDatabase second;
+    const std::string link = first.path() + "-link";
+    ASSERT_EQ(::symlink(first.path().c_str(), link.c_str()), 0);
+    const auto sink = make_mailbox_sink("mailbox+sqlite://" + link).value_or_throw();
+    ASSERT_THAT(publish_all(*sink, {record(1, "a", "k", "v")}).acknowledged, ElementsAre(1));
+    ASSERT_EQ(::unlink(link.c_str()), 0);
+    ASSERT_EQ(::symlink(second.path().c_str(), link.c_str()), 0);
+    ASSERT_THAT(publish_all(*sink, {record(2, "b", "k", "v")}).acknowledged, ElementsAre(2));
+    EXPECT_EQ(Sqlite(second.path()).value("SELECT id FROM outbox_mailbox"), "b");
+    EXPECT_EQ(Sqlite(first.path()).value("SELECT group_concat(id) FROM outbox_mailbox"), "a");
+}
+
 TEST(MailboxUrl, RefusesWhatNamesNoMailbox) {
     const auto message_of = [](const std::string& url) {
         const auto sink = make_mailbox_sink(url);

@@ -1,7 +1,10 @@
 #include "databases/sqlite/client.h"
 
 #include <chrono>
+#include <filesystem>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <system_error>
 #include <utility>
 
 #include "databases/sqlite/errors.h"
@@ -231,7 +234,14 @@ std::int64_t Database::changes() const {
 bool Database::has_moved() const {
     int moved = 0;
     const int asked = sqlite3_file_control(handle(), "main", SQLITE_FCNTL_HAS_MOVED, &moved);
-    return asked == SQLITE_OK && moved != 0;
+    if (asked == SQLITE_OK && moved != 0) return true;
+    // SQLite has followed the links and looks at what they led to.
+    const char* opened = sqlite3_db_filename(handle(), "main");
+    struct stat there{};
+    struct stat ours{};
+    return opened != nullptr && path_ != opened && ::stat(opened, &ours) == 0 &&
+           (::stat(path_.c_str(), &there) != 0 || there.st_dev != ours.st_dev ||
+            there.st_ino != ours.st_ino);
 }
 
 bool Database::in_transaction() const {
@@ -333,6 +343,12 @@ Result<Database*> Session::get() {
     }
     database_ = std::move(*opened);
     return database_.get();
+}
+
+std::string real_path(const std::string& path) {
+    std::error_code none;
+    const std::filesystem::path real = std::filesystem::canonical(path, none);
+    return none ? path : real.string();
 }
 
 std::int64_t now_us() {

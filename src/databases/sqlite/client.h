@@ -124,7 +124,7 @@ class Database {
     Status read_schema();
     /// Rows that the last statement changed.
     [[nodiscard]] std::int64_t changes() const;
-    /// Another file has taken the path, or none.
+    /// Another file has taken the path, or none; or a link in it leads elsewhere.
     [[nodiscard]] bool has_moved() const;
     [[nodiscard]] bool in_transaction() const;
     /// The file's name as SQLite has resolved it; where it has none, the path.
@@ -202,6 +202,10 @@ class Session {
     std::function<Status(Database&)> prepare_;
     std::unique_ptr<Database> database_;
 };
+
+/// The path without links, by which those who come by several know that they mean one file; as it
+/// is, where there is no file.
+[[nodiscard]] std::string real_path(const std::string& path);
 
 /// Of a connection whose commits others are told of as durable: with less one may be undone when
 /// power fails, with FULL, too, where the journal is no write-ahead log.

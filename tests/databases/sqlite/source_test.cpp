@@ -16,6 +16,7 @@
 #include <outbox/adapters/sqlite.h>
 #include <outbox/producer/migrate.h>
 
+#include "databases/sqlite/source/lease.h"
 #include "databases/sqlite/source/operations.h"
 #include "tests/support/counted.h"
 #include "tests/support/eventually.h"
@@ -880,6 +881,32 @@ TEST_F(SqliteSource, TenantsHaveLeasesOfTheirOwn) {
     EXPECT_TRUE(value_of(lease_one->acquire("a", 600s)));
     EXPECT_TRUE(value_of(lease_two->acquire("b", 600s)));
     EXPECT_EQ(db_.number("SELECT sum(locked) FROM outbox_lease"), 2);
+}
+
+// Each would take the other's owner for gone, again and again.
+TEST_F(SqliteSource, ALeaseIsOneByWhateverPathItsFileIsReached) {
+    const std::string folder = path_ + "-elsewhere";
+    std::filesystem::create_directory(folder);
+    std::filesystem::create_symlink(path_, folder + "/link.db");
+    const auto one = open();
+    url_ = "sqlite://" + folder + "/link.db";
+    const auto other = open();
+    const auto lease = value_of(one->open_lease());
+    const auto by_link = value_of(other->open_lease());
+    ASSERT_TRUE(value_of(lease->acquire("a", 600s)));
+    EXPECT_FALSE(value_of(by_link->acquire("b", 600s)));
+    EXPECT_FALSE(sqlite::owner_is_gone(folder + "/link.db", "outbox_events"));
+    EXPECT_FALSE(std::filesystem::exists(folder + "/link.db-outbox-lease"));
+    std::filesystem::remove_all(folder);
+}
+
+TEST_F(SqliteSource, ManyTenantsWithLongNamesHaveALease) {
+    std::vector<std::string> tenants;
+    for (int i = 0; i < 20; ++i) tenants.push_back(new_event_id());
+    const auto source = open(tenants);
+    const auto lease = value_of(source->open_lease());
+    EXPECT_TRUE(value_of(lease->acquire("a", 600s)));
+    EXPECT_EQ(db_.number("SELECT sum(locked) FROM outbox_lease"), 1);
 }
 
 TEST_F(SqliteSource, ChecksTellTheJournalModeAndMissingRights) {

@@ -82,7 +82,7 @@ void SqliteMailbox::release() {
 Result<Hold> SqliteMailbox::hold_mailbox() {
     if (held()) return Hold::kStill;
     release();
-    const std::string path = inbox_.session().path() + kLeaseSuffix;
+    const std::string path = sqlite::real_path(inbox_.session().path()) + kLeaseSuffix;
     const auto refused = [&] {
         return ErrorInfo{ErrorCode::kNoRights, Advice::kRetryDestination, std::to_string(errno),
                          "cannot lock " + path + ": " + std::strerror(errno) +

@@ -40,8 +40,11 @@ Result<spi::Beginning> Ledger::begin(Database& database,
     if (status.ok()) status = take_over_names(database, routes, out);
     // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(database, routes);
-    if (status.ok()) status = settle_gone(database, routes, out);
+    if (status.ok()) status = refuse_gone(database, routes);
+    // Before: a route that takes the place of the only one goes on behind what that one finished
+    // and is still there.
     if (status.ok()) status = add_new(database, routes);
+    if (status.ok()) status = forget_gone(database, routes, out);
     if (status.ok()) status = part_lives(database);
     if (status.ok()) known = load_routes(database);
     if (status.ok()) status = known.status();
@@ -328,19 +331,27 @@ Result<bool> Ledger::has_unfinished(Database& database, const std::string& route
     return found;
 }
 
-Status Ledger::settle_gone(Database& database, std::span<const spi::RouteName> routes,
-                           spi::Beginning& out) const {
+Status Ledger::refuse_gone(Database& database, std::span<const spi::RouteName> routes) const {
     const auto known = load_routes(database);
     if (!known.ok()) return known.status();
     for (const Known& route : *known) {
         if (names(routes, route.name)) continue;
         const auto unfinished = has_unfinished(database, route.name);
         if (!unfinished.ok()) return unfinished.status();
-        if (*unfinished) {
-            std::vector<std::string> configured;
-            for (const spi::RouteName& one : routes) configured.push_back(one.name);
-            return spi::route_gone(route.name, route.destination, configured);
-        }
+        if (!*unfinished) continue;
+        std::vector<std::string> configured;
+        for (const spi::RouteName& one : routes) configured.push_back(one.name);
+        return spi::route_gone(route.name, route.destination, configured);
+    }
+    return {};
+}
+
+Status Ledger::forget_gone(Database& database, std::span<const spi::RouteName> routes,
+                           spi::Beginning& out) const {
+    const auto known = load_routes(database);
+    if (!known.ok()) return known.status();
+    for (const Known& route : *known) {
+        if (names(routes, route.name)) continue;
         for (const char* table :
              {"outbox_routes", "outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
             Statement remove(
@@ -505,8 +516,13 @@ Result<spi::PositionSet> Ledger::finished_by_all(Database& database) const {
 }
 
 Status Ledger::add_new(Database& database, std::span<const spi::RouteName> routes) const {
-    const auto known = load_routes(database);
+    auto known = load_routes(database);
     if (!known.ok()) return known.status();
+    // Those that go count only where none stays.
+    if (std::any_of(known->begin(), known->end(),
+                    [&](const Known& one) { return names(routes, one.name); })) {
+        std::erase_if(*known, [&](const Known& one) { return !names(routes, one.name); });
+    }
     for (const spi::RouteName& route : routes) {
         if (std::any_of(known->begin(), known->end(),
                         [&](const Known& one) { return one.name == route.name; })) {

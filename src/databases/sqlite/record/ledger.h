@@ -59,7 +59,8 @@ class Ledger {
     Status take_over_names(Database& database, std::span<const spi::RouteName> routes,
                            spi::Beginning& out) const;
     Result<bool> has_unfinished(Database& database, const std::string& route) const;
-    Status settle_gone(Database& database, std::span<const spi::RouteName> routes,
+    Status refuse_gone(Database& database, std::span<const spi::RouteName> routes) const;
+    Status forget_gone(Database& database, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;
     Status take_filters(Database& database, std::span<const spi::RouteName> routes) const;
     Status take_back_passed(Database& database, const std::string& route, bool all) const;

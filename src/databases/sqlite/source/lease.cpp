@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 namespace outbox::sqlite {
 namespace {
@@ -16,11 +20,13 @@ constexpr int kMaxWaitMs = 2'000;  // A longer wait would outlast the lease.
 // In a state that was restored another owner may have the same epoch.
 constexpr const char* kMine = "source = ?1 AND epoch = ?2 AND ?3 IN (0, acquired_at)";
 
-// One file for each source; the plain table has the plain name.
+// One file for each source, by whatever path the database is reached; the plain table has the plain
+// name.
 std::string lock_path(const std::string& database, const std::string& source) {
-    std::string path = database + "-outbox-lease";
-    if (source == "outbox_events") return path;
-    path += '-';
+    constexpr std::size_t kMostName = 255;
+    const std::string plain = real_path(database) + "-outbox-lease";
+    if (source == "outbox_events") return plain;
+    std::string path = plain + '-';
     for (const char c : source) {
         const auto byte = static_cast<unsigned char>(c);
         if (std::isalnum(byte) != 0 || c == '_') {
@@ -30,7 +36,12 @@ std::string lock_path(const std::string& database, const std::string& source) {
             path.append("%").append(1, kDigits[byte >> 4U]).append(1, kDigits[byte & 0xfU]);
         }
     }
-    return path;
+    if (path.size() - path.rfind('/') - 1 <= kMostName) return path;
+    const XXH128_hash_t digest = XXH3_128bits(source.data(), source.size());
+    char name[2 * sizeof digest + 1];
+    std::snprintf(name, sizeof name, "%016" PRIx64 "%016" PRIx64, std::uint64_t{digest.high64},
+                  std::uint64_t{digest.low64});
+    return plain + "-%%" + name;
 }
 
 std::int64_t microseconds(std::chrono::milliseconds ttl) {
@@ -60,7 +71,7 @@ SqliteLease::SqliteLease(const std::string& path, int busy_timeout_ms, std::stri
                          std::string lease_table, Identity* identity)
     : source_(std::move(source)),
       table_(std::move(lease_table)),
-      lock_path_(lock_path(path, source_)),
+      path_(path),
       identity_(identity),
       session_(path, std::min(busy_timeout_ms, kMaxWaitMs),
                [](Database& database) { return database.execute("PRAGMA synchronous = NORMAL"); }) {
@@ -72,7 +83,12 @@ SqliteLease::~SqliteLease() {
 
 // Tries; `file_` tells whether it is ours.
 Status SqliteLease::lock_file() {
-    if (file_ >= 0) return {};
+    const std::string path = lock_path(path_, source_);
+    const bool away = access(path_.c_str(), F_OK) != 0;
+    if (file_ >= 0 && (away || path == lock_path_)) return {};
+    // The path may lead elsewhere now.
+    unlock_file();
+    lock_path_ = path;
     // No link: whoever may write the folder could have the relay make a file elsewhere.
     const int file = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (file < 0 && errno == ENOENT) {

@@ -42,7 +42,8 @@ class SqliteLease final : public spi::LeaseStore {
 
     const std::string source_;
     const std::string table_;  // of the lease
-    const std::string lock_path_;
+    const std::string path_;   // of the database
+    std::string lock_path_;    // of `file_`
     Identity* const identity_;
     Session session_;
     LeaseWritten written_;

@@ -1012,6 +1012,90 @@ TEST_F(SqliteSource, NumbersThatComeAgainInAnAdoptedTableAreNewEvents) {
     }
 }
 
+// Its numbers are given once: what was finished of the others is not sent again.
+TEST_F(SqliteSource, ARowThatSomebodyRemovesIsNoNewBeginningWhereNumbersAreGivenOnce) {
+    db_.exec(
+        "CREATE TABLE \"OutboxMessages\" (\"Id\" integer PRIMARY KEY AUTOINCREMENT, "
+        "\"EventType\" text, \"Payload\" text, \"CreatedAt\" text, \"Processed\" integer DEFAULT "
+        "0)");
+    const auto insert = [&](int count) {
+        for (int i = 0; i < count; ++i) {
+            db_.exec("INSERT INTO \"OutboxMessages\" (\"EventType\") VALUES ('Made')");
+        }
+    };
+    insert(3);
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"far", {}}};
+    // In a term of its own: what is new for the first route, how many notes there were.
+    const auto term = [&] {
+        sqlite::SqliteSourceConfig config;
+        config.url = url_;
+        config.table = "OutboxMessages";
+        const auto source = value_of(sqlite::make_sqlite_source(config));
+        const auto lease = value_of(source->open_lease());
+        const auto recorder = value_of(source->open_recorder());
+        spi::RecordBatch batch;
+        batch.epoch = value_of(lease->acquire("test", 600s)).value();
+        const std::size_t notes = value_of(recorder->begin(batch.epoch, routes)).notes.size();
+        const auto reader = value_of(source->open_reader("default", {}));
+        spi::EventBatch events;
+        const std::size_t found = read(*reader, events).size();
+        batch.finished.push_back({0, {}});
+        for (const auto& event : events.events()) {
+            batch.finished[0].positions.push_back(event.position);
+        }
+        EXPECT_TRUE(recorder->record(batch).ok());
+        EXPECT_TRUE(lease->release(batch.epoch).ok());
+        return std::pair(found, notes);
+    };
+    EXPECT_EQ(term(), std::pair(std::size_t{3}, std::size_t{0}));
+    db_.exec("DELETE FROM \"OutboxMessages\" WHERE \"Id\" = 2");
+    EXPECT_EQ(term(), std::pair(std::size_t{0}, std::size_t{0}));
+    db_.exec("DELETE FROM \"OutboxMessages\"; DELETE FROM sqlite_sequence");
+    insert(2);
+    EXPECT_EQ(term(), std::pair(std::size_t{2}, std::size_t{1}));
+}
+
+// One route gives up on it once more as the other gets it through.
+TEST_F(SqliteSource, ALetterIsForgottenByTheRouteThatPublishesItAlone) {
+    db_.exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT (datetime('now')), published_at TEXT, retry_count INTEGER DEFAULT 0, status TEXT "
+        "DEFAULT 'PENDING'); INSERT INTO outbox (id, event_type) VALUES ('a', 'Made')");
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.table = "outbox";
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto lease = value_of(source->open_lease());
+    const auto recorder = value_of(source->open_recorder());
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"far", {}}};
+    const auto epoch = value_of(lease->acquire("test", 600s)).value();
+    static_cast<void>(value_of(recorder->begin(epoch, routes)));
+    const auto reader = value_of(source->open_reader("default", {}));
+    const auto finish_with_letters_of = [&](const std::vector<std::string>& dead) {
+        spi::EventBatch events;
+        ASSERT_EQ(read(*reader, events).size(), 1U);
+        spi::RecordBatch batch;
+        batch.epoch = epoch;
+        const spi::Position position = events.events()[0].position;
+        batch.finished.push_back({0, {position}});
+        batch.finished.push_back({1, {position}});
+        for (const std::string& route : dead) {
+            spi::DeadLetter letter;
+            letter.route = route;
+            letter.position = position;
+            letter.event.add_copy(events.events()[0]);
+            batch.dead.push_back(std::move(letter));
+        }
+        ASSERT_TRUE(recorder->record(batch).ok());
+        reader->forget(batch.finished[0].positions);
+    };
+    finish_with_letters_of({"default", "far"});
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_dead_letters"), 2);
+    db_.exec("UPDATE outbox SET status = 'PENDING'");
+    finish_with_letters_of({"default"});
+    EXPECT_EQ(db_.value("SELECT group_concat(route) FROM outbox_dead_letters"), "default");
+}
+
 // Rows that all routes had finished and that the owner keeps as they are.
 TEST_F(SqliteSource, RowsThatAreOwedTheirMarkAreNotANewRoutesAndTheMarkIsForgottenWithTheRow) {
     db_.exec(

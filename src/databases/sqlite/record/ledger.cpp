@@ -233,15 +233,20 @@ Status Ledger::check_life(Database& database, std::span<const Known> known,
 }
 
 // A row that waits for another route is there until all have finished it. Where one is not, SQLite
-// may have given its number, and those of others, to new rows.
+// may have given its number, and those of others, to new rows; AUTOINCREMENT has not, as long as it
+// is above them.
 Status Ledger::check_life_of_ids(Database& database, spi::Beginning& out) const {
     if (!table_.integer_id) return {};
     Statement gone(database,
-                   "SELECT EXISTS (SELECT 1 FROM outbox_route_done d WHERE d.source = ? AND "
+                   "SELECT EXISTS (SELECT 1 FROM outbox_route_done d WHERE d.source = ?1 AND "
                    "d.event_id LIKE 'i%' AND NOT EXISTS (SELECT 1 FROM " +
                        table_.sql + " t WHERE " + table_.quoted("id") +
-                       " = CAST(substr(d.event_id, 2) AS integer)))");
-    gone.bind(table_.source);
+                       " = CAST(substr(d.event_id, 2) AS integer))" +
+                       (table_.autoincrement
+                            ? " AND CAST(substr(d.event_id, 2) AS integer) > coalesce((SELECT "
+                              "max(seq) FROM sqlite_sequence WHERE name = ?2), 0))"
+                            : ") AND coalesce(?2, '') IS NOT NULL"));
+    gone.bind(table_.source).bind(table_.name);
     const bool anew = gone.step() && gone.integer(0) != 0;
     if (Status status = gone.status(); !status.ok()) return status;
     if (!anew) return {};

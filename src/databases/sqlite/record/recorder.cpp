@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <string_view>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -285,8 +287,8 @@ Status SqliteRecorder::forget_state(Database& database, const spi::RecordBatch& 
     const bool letters = positions_ != nullptr && any.integer(1) != 0;
     if (Status status = any.status(); !status.ok()) return status;
     if (!failing && !letters) return {};
-    std::unordered_set<spi::Position> dead;
-    for (const spi::DeadLetter& one : batch.dead) dead.insert(one.position);
+    std::set<std::pair<std::string_view, spi::Position>> dead;  // by route
+    for (const spi::DeadLetter& one : batch.dead) dead.emplace(one.route, one.position);
     const std::string by = positions_ == nullptr ? "position" : "event_id";
     const std::string which = " = ? AND source = ? AND route = ?";
     Statement state(database, "DELETE FROM outbox_delivery WHERE " + by + which);
@@ -300,7 +302,7 @@ Status SqliteRecorder::forget_state(Database& database, const spi::RecordBatch& 
             } else if (const auto id = raw_id(position)) {
                 const std::string event_id = event_id_of(table_, *id);
                 done = state.bind(event_id).bind(table_.source).bind(route).run();
-                if (done.ok() && letters && !dead.contains(position)) {
+                if (done.ok() && letters && !dead.contains({route, position})) {
                     done = letter.bind(event_id).bind(table_.source).bind(route).run();
                 }
             }

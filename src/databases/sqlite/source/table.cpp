@@ -56,7 +56,7 @@ Status settle_order(Database& database, Table& table, const std::string& primary
         return shape_error("'" + table.name + "' in " + table.path + " is not a table");
     }
     const bool without_rowid = kind.integer(1) != 0;
-    const bool autoincrement = kind.integer(2) != 0;
+    table.autoincrement = kind.integer(2) != 0;
     const std::string position = table.column("position");
     table.order = position.empty() ? rowid_name(table) : quote_identifier(position);
     if ((without_rowid && position.empty()) || table.order.empty()) {
@@ -70,7 +70,7 @@ Status settle_order(Database& database, Table& table, const std::string& primary
     }
     table.integer_id = !without_rowid && primary_key == table.column("id") &&
                        table.catalog.at(primary_key) == "integer";
-    if (!table.integer_id || autoincrement || table.mark) return {};
+    if (!table.integer_id || table.autoincrement || table.mark) return {};
     return shape_error("the rows of " + table.sql +
                        " are removed when sent, and SQLite gives the number of a removed row to a "
                        "new one, which consumers would then drop as a repeat. Declare column " +

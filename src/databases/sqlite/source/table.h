@@ -33,7 +33,8 @@ struct Table : TableLayout {
     /// Tells two rows of one position apart: the rowid, in a table without one the id. Empty where
     /// `order` does.
     std::string tie;
-    bool integer_id = false;  ///< The id is the rowid itself.
+    bool integer_id = false;     ///< The id is the rowid itself.
+    bool autoincrement = false;  ///< No id is given twice, unless the table begins anew.
 
     [[nodiscard]] std::string quoted(const std::string& field) const;  ///< t."column"
     [[nodiscard]] std::string id_prefix() const { return name + ":"; }

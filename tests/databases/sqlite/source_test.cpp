@@ -883,6 +883,29 @@ TEST_F(SqliteSource, TenantsHaveLeasesOfTheirOwn) {
     EXPECT_EQ(db_.number("SELECT sum(locked) FROM outbox_lease"), 2);
 }
 
+// They would be kept for ever, and a relay of tenants would be refused on account of them.
+TEST_F(SqliteSource, LedgersForgetWhatSomebodyElseHasRemoved) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto source = open();
+    const auto lease = value_of(source->open_lease());
+    const auto recorder = value_of(source->open_recorder());
+    spi::RecordBatch batch;
+    batch.epoch = value_of(lease->acquire("test", 600s)).value();
+    const std::vector<spi::RouteName> routes{{"default", {}}, {"far", {}}};
+    static_cast<void>(value_of(recorder->begin(batch.epoch, routes)));
+    batch.finished.push_back({0, {1, 2}});
+    ASSERT_TRUE(recorder->record(batch).ok());
+    ASSERT_EQ(db_.number("SELECT count(*) FROM outbox_ledger_segments"), 1);
+    db_.exec(
+        "DELETE FROM outbox_events; INSERT INTO outbox_events (position, id, topic) VALUES "
+        "(500000, 'c', 't')");
+    EXPECT_EQ(value_of(recorder->tidy(batch.epoch)), 500'000);
+    EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_ledger_segments"), 0);
+    batch.finished = {{0, {500'000}}};
+    ASSERT_TRUE(recorder->record(batch).ok());
+    EXPECT_EQ(db_.number("SELECT segment FROM outbox_ledger_segments"), 500'000 / 65'536);
+}
+
 // Each would take the other's owner for gone, again and again.
 TEST_F(SqliteSource, ALeaseIsOneByWhateverPathItsFileIsReached) {
     const std::string folder = path_ + "-elsewhere";

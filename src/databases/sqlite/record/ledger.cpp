@@ -520,6 +520,20 @@ Result<spi::PositionSet> Ledger::finished_by_all(Database& database) const {
     return known->empty() ? Result<spi::PositionSet>(spi::PositionSet()) : common(database, *known);
 }
 
+Result<spi::Position> Ledger::forget_below_rows(Database& database) const {
+    Statement row(database, "SELECT coalesce((SELECT min(position) FROM " + table_.sql +
+                                " WHERE position > 0), (SELECT max(segment) * 65536 FROM "
+                                "outbox_ledger_segments WHERE source = ?), 0)");
+    row.bind(table_.source);
+    const spi::Position lowest = row.step() ? row.integer(0) : 0;
+    if (Status status = row.status(); !status.ok()) return status;
+    Statement forget(database,
+                     "DELETE FROM outbox_ledger_segments WHERE source = ? AND segment < ?");
+    Status status = forget.bind(table_.source).bind(spi::PositionSet::segment_of(lowest)).run();
+    if (!status.ok()) return status;
+    return lowest;
+}
+
 Status Ledger::add_new(Database& database, std::span<const spi::RouteName> routes) const {
     auto known = load_routes(database);
     if (!known.ok()) return known.status();

@@ -32,6 +32,9 @@ class Ledger {
     Result<spi::PositionSet> finished_by_all(Database& database) const;
     /// These leave the ledgers of all routes.
     Status subtract(Database& database, std::span<const spi::Position> positions) const;
+    /// Segments below the lowest row go: what they hold somebody else has removed. Gives a position
+    /// below which nothing is left to be known.
+    Result<spi::Position> forget_below_rows(Database& database) const;
 
   private:
     struct Known {

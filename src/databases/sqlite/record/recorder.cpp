@@ -512,16 +512,22 @@ Result<spi::Position> SqliteRecorder::tidy(std::uint64_t epoch) {
     if (now - looked_for_deleted_ < kLookForDeletedEvery) return spi::Position{0};
     looked_for_deleted_ = now;
     const auto figures = stats();
-    if (!figures.ok() || figures->failing == 0 || figures->backlog > kCountLimit) {
-        return spi::Position{0};
-    }
+    const bool fails = figures.ok() && figures->failing > 0 && figures->backlog <= kCountLimit;
+    if (!fails && positions_ != nullptr) return spi::Position{0};
+    spi::Position lowest = 0;
     Status status = transact([&](Database& database) -> Status {
         if (Status held = check_term(database, epoch); !held.ok()) return held;
+        if (positions_ == nullptr) {
+            auto forgotten = ledger_.forget_below_rows(database);
+            if (!forgotten.ok()) return forgotten.status();
+            lowest = *forgotten;
+        }
+        if (!fails) return {};
         Statement remove(database, writer_.deleted);
         return remove.bind(table_.source).run();
     });
     if (!status.ok()) return status;
-    return spi::Position{0};
+    return lowest;
 }
 
 Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {

@@ -68,7 +68,11 @@ Status SqliteHistoryReader::read(const spi::ReadLimits& limits, spi::EventBatch&
 // Before anything is concluded from what was read.
 Status SqliteHistoryReader::check_life(Database& database) const {
     if (scope_.letters || !scope_.tie.empty()) return {};
-    Statement below(database, "SELECT 1 FROM sqlite_sequence WHERE name = ?1 AND seq < " + end_);
+    // Where nothing has been inserted since, there is no number.
+    Statement below(database,
+                    "SELECT 1 WHERE coalesce((SELECT max(seq) FROM sqlite_sequence WHERE name = "
+                    "?1), " +
+                        std::string(table_.autoincrement ? "0" : "NULL") + ") < " + end_);
     below.bind(table_.name);
     if (below.step()) return replay::began_anew(table_.sql);
     return below.status();

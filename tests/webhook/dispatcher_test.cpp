@@ -2124,6 +2124,21 @@ TEST(WebhookWrites, AnEventForWhichTheServerEndsTheStatementIsWrittenInParts) {
               kEndpoints);
 }
 
+TEST(WebhookWrites, NothingThatWentIntoAFileThatWasReplacedMeanwhileIsWritten) {
+    SqliteDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    const ReplacedInTransaction replaced(database.path(), "outbox_webhook_deliveries");
+    Rig rig(database.url());
+    rig.prepare();
+    EXPECT_THAT(rig.write({{.id = "e0"}}), testing::HasSubstr("replaced"));
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    EXPECT_EQ(Sqlite(database.path()).value("SELECT event_id FROM outbox_webhook_deliveries"),
+              "e0");
+}
+
 // Who cannot reach the database has not lost the lease, and does not say that it is back.
 TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
     PostgresDatabase database;

@@ -234,6 +234,11 @@ bool Database::has_moved() const {
     return asked == SQLITE_OK && moved != 0;
 }
 
+Status Database::require_unmoved() const {
+    if (!has_moved()) return {};
+    return sqlite_error(role_, SQLITE_READONLY_DBMOVED, "the file was replaced or removed", path_);
+}
+
 bool Database::in_transaction() const {
     return sqlite::in_transaction(handle());
 }

@@ -316,6 +316,54 @@ TEST_P(InboxSuite, AMessageInThePlaceOfAFailedOneBeginsWithItsFirstAttempt) {
     for (const auto& [id, attempt] : first_attempt) EXPECT_EQ(attempt, 1U) << id;
 }
 
+TEST_P(InboxSuite, AMessageInThePlaceOfOneThatWasReadIsTakenAsItself) {
+    for (const std::size_t together : {1U, 2U}) {
+        db_->exec("DELETE FROM effects");
+        db_->exec("DELETE FROM outbox_inbox");
+        for (const char* id : {"a", "b", "c", "d"}) put(id, "k");
+        MailboxOptions options;
+        options.transaction_size = together;
+        auto member = consumer(
+            [&](Session& transaction, const Message& message) {
+                apply(transaction, message);
+                if (message.id != "b") return;
+                transaction.exec("DELETE FROM outbox_mailbox WHERE id = 'd'");
+                transaction.exec("UPDATE outbox_mailbox SET id = 'd' WHERE id = 'c'");
+            },
+            options);
+        member.drain();
+        put("e", "k");  // SQLite tells of others' changes alone
+        member.drain();
+        EXPECT_THAT(effects(), ElementsAre("a", "b", "d", "e")) << together;
+        EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox WHERE message_id = 'd'"), "1");
+        EXPECT_EQ(member.stats().applied, 4U);
+        EXPECT_EQ(waiting(), "0");
+    }
+}
+
+TEST_P(InboxSuite, AMessageInThePlaceOfOneThatIsGivenUpOnIsNotBuried) {
+    put("a", "k");
+    put("old", "l");
+    const std::string event =
+        R"({"ce_specversion":"1.0","ce_id":"x","ce_source":"/s","ce_type":"T"})";
+    db_->exec("UPDATE outbox_mailbox SET headers = '" + event + "' WHERE id = 'a'");
+    MailboxOptions options;
+    options.format = MessageFormat::kCloudEvents;
+    auto member = consumer(
+        [&](Session& transaction, const Message& message) {
+            apply(transaction, message);
+            transaction.exec("UPDATE outbox_mailbox SET id = 'new', headers = '" + event +
+                             "' WHERE id = 'old'");
+        },
+        options);
+    member.drain();
+    db_->exec("UPDATE outbox_mailbox SET topic = 'u'");  // SQLite tells of others' changes alone
+    member.drain();
+    EXPECT_THAT(effects(), ElementsAre("a", "new"));
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
+    EXPECT_EQ(member.stats().dead, 0U);
+}
+
 TEST_P(InboxSuite, AFailingMessageWithoutAKeyDelaysNoOther) {
     put("poison");
     put("next");

@@ -117,6 +117,43 @@ class AppliedElsewhere {
     std::atomic<bool> done_ = false;
 };
 
+// Once a row comes into the table, in its transaction, a copy takes the place of an SQLite file
+// with a write-ahead log.
+class ReplacedInTransaction {
+  public:
+    // Nobody has the file open.
+    ReplacedInTransaction(std::string path, const std::string& table) : path_(std::move(path)) {
+        Sqlite(path_).exec("PRAGMA journal_mode = WAL; CREATE TRIGGER replaced AFTER INSERT ON " +
+                           table + " BEGIN SELECT replace_the_file(); END");
+        std::filesystem::copy_file(path_, copy());
+        current_ = this;
+        sqlite3_auto_extension(entry());
+    }
+    ~ReplacedInTransaction() {
+        sqlite3_cancel_auto_extension(entry());
+        current_ = nullptr;
+    }
+    ReplacedInTransaction(const ReplacedInTransaction&) = delete;
+    ReplacedInTransaction& operator=(const ReplacedInTransaction&) = delete;
+
+    void replace() const {
+        if (!std::filesystem::exists(copy())) return;
+        for (const char* log : {"-wal", "-shm"}) std::filesystem::remove(path_ + log);
+        std::filesystem::rename(copy(), path_);
+    }
+
+  private:
+    std::string copy() const { return path_ + ".copy"; }
+    static void (*entry())() { return reinterpret_cast<void (*)()>(&add_function); }
+    static int add_function(sqlite3* connection, char** /*error*/, const void* /*api*/) {
+        return sqlite3_create_function(
+            connection, "replace_the_file", 0, SQLITE_UTF8 | SQLITE_INNOCUOUS, nullptr,
+            [](sqlite3_context*, int, sqlite3_value**) { current_->replace(); }, nullptr, nullptr);
+    }
+    static inline const ReplacedInTransaction* current_ = nullptr;
+    std::string path_;
+};
+
 inline std::unique_ptr<Database> make_database(Backend backend) {
     if (backend == Backend::kPostgres) return std::make_unique<PostgresDatabase>();
     return std::make_unique<SqliteDatabase>();

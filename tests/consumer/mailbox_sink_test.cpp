@@ -431,6 +431,20 @@ TEST(MailboxSinkSqlite, WritesToTheFileThatALinkLeadsToNow) {
     EXPECT_EQ(Sqlite(first.path()).value("SELECT group_concat(id) FROM outbox_mailbox"), "a");
 }
 
+// Whoever put it there had waited with the file's lock, and nobody reads what is written now.
+TEST(MailboxSinkSqlite, AcknowledgesNothingThatWentIntoAFileThatWasReplacedMeanwhile) {
+    SqliteDatabase database;
+    ASSERT_TRUE(make_mailbox_sink(database.mailbox_url()).value_or_throw()->check().ok());
+    const ReplacedInTransaction replaced(database.path(), "outbox_mailbox");
+    const auto sink = make_mailbox_sink(database.mailbox_url()).value_or_throw();
+    const auto out = publish_all(*sink, {record(1, "a", "k", "v")});
+    ASSERT_THAT(failed_tokens(out), ElementsAre(1));
+    EXPECT_EQ(out.failed[0].error.advice, Advice::kRetryDestination);
+    EXPECT_EQ(out.failed[0].error.code, ErrorCode::kSinkUnavailable);
+    EXPECT_THAT(publish_all(*sink, {record(1, "a", "k", "v")}).acknowledged, ElementsAre(1));
+    EXPECT_EQ(Sqlite(database.path()).value("SELECT id FROM outbox_mailbox"), "a");
+}
+
 TEST(MailboxUrl, RefusesWhatNamesNoMailbox) {
     const auto message_of = [](const std::string& url) {
         const auto sink = make_mailbox_sink(url);

@@ -71,5 +71,28 @@ TEST_P(LettersToRetry, WaitAsLongAsTheSessionMadeThemWait) {
     EXPECT_EQ(due(), 0U);
 }
 
+TEST(LettersToRetryOnPostgres, ThatSomebodyHoldsAreNotWaitedForToSayWhyTheyFailedAgain) {
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    Pg pg(database.url());
+    pg.exec(
+        "INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error) VALUES ('c', 'a', 't', 1, 'x', 'before')");
+    const consumer::Env env = consumer::real_env();
+    consumer::LibpqBrokerStore store(database.url() + "?options=-c%20lock_timeout%3D10s",
+                                     consumer::BrokerStoreOptions{.consumer = "c"}, env.clock);
+    Pg holder(database.url());
+    holder.exec("BEGIN; SELECT FROM outbox_inbox_dead_letters FOR UPDATE");
+    const auto status = store.inbox().bury_again("a", {1, "x", "after"});
+    EXPECT_TRUE(status.ok()) << describe(status.error());
+    const char* error = "SELECT error FROM outbox_inbox_dead_letters";
+    EXPECT_EQ(pg.value(error), "before");
+    holder.exec("COMMIT");
+    EXPECT_TRUE(store.inbox().bury_again("a", {1, "x", "after"}).ok());
+    EXPECT_EQ(pg.value(error), "after");
+}
+
 }  // namespace
 }  // namespace outbox::test

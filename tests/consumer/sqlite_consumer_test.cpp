@@ -319,6 +319,21 @@ TEST_F(SqliteConsumer, FollowsThePathToAFileThatTookTheOldOnesPlace) {
     EXPECT_EQ(fresh.value("SELECT id FROM effects"), "b");
 }
 
+TEST(SqliteConsumerOfAFile, ThatIsReplacedInATransactionSaysNothingOfItIsApplied) {
+    SqliteDatabase database;
+    migrate(database.url());
+    Sqlite(database.path())
+        .exec(
+            "CREATE TABLE effects (id text); "
+            "INSERT INTO outbox_mailbox (id, topic) VALUES ('a', 't')");
+    const ReplacedInTransaction replaced(database.path(), "effects");
+    auto member = sqlite_mailbox_consumer(database.url(), apply, MailboxOptions());
+    EXPECT_THROW(member.drain(), Error);
+    EXPECT_EQ(member.stats().applied, 0U);
+    EXPECT_EQ(member.drain(), 1U);
+    EXPECT_EQ(Sqlite(database.path()).value("SELECT id FROM effects"), "a");
+}
+
 TEST_F(SqliteConsumer, SaysWhatIsWrongWithAUrlOrFile) {
     const auto code_of = [](const std::string& url) {
         try {

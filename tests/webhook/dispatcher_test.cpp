@@ -2124,6 +2124,42 @@ TEST(WebhookWrites, AnEventForWhichTheServerEndsTheStatementIsWrittenInParts) {
               kEndpoints);
 }
 
+TEST(WebhookWrites, NothingThatWentIntoAFileThatWasReplacedMeanwhileIsWritten) {
+    SqliteDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    ASSERT_EQ(add_endpoint(database.url(), "one"), "");
+    const ReplacedInTransaction replaced(database.path(), "outbox_webhook_deliveries");
+    Rig rig(database.url());
+    rig.prepare();
+    EXPECT_THAT(rig.write({{.id = "e0"}}), testing::HasSubstr("replaced"));
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    EXPECT_EQ(Sqlite(database.path()).value("SELECT event_id FROM outbox_webhook_deliveries"),
+              "e0");
+}
+
+// As after a failover that lost the last transactions, or in a copy that was put in its place.
+TEST(WebhookLease, OfAnotherOwnerWithTheSameEpochIsNotRenewed) {
+    constexpr std::chrono::minutes kTtl{10};
+    PostgresDatabase database;
+    MigrateOptions options;
+    options.side = MigrationSide::kConsumer;
+    migrate(database.url(), options);
+    const auto first = open_outlet(database.url());
+    const auto second = open_outlet(database.url());
+    ASSERT_EQ(first->acquire("first", kTtl).value_or_throw(), 1U);
+    Pg pg(database.url());
+    pg.exec(
+        "UPDATE outbox_webhook_lease SET epoch = 0, owner = NULL, expires_at = NULL, "
+        "backend_pid = NULL, backend_start = NULL; SELECT pg_terminate_backend(pid, 60000) FROM "
+        "pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()");
+    ASSERT_EQ(second->acquire("second", kTtl).value_or_throw(), 1U);
+    static_cast<void>(first->renew(1, kTtl).ok());  // its session is gone
+    EXPECT_FALSE(first->renew(1, kTtl).value_or_throw());
+    EXPECT_TRUE(second->renew(1, kTtl).value_or_throw());
+}
+
 // Who cannot reach the database has not lost the lease, and does not say that it is back.
 TEST(WebhookAway, ADatabaseThatIsAwayIsSaidToBeBackOnceItIs) {
     PostgresDatabase database;

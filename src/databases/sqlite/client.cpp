@@ -244,6 +244,11 @@ bool Database::has_moved() const {
             there.st_ino != ours.st_ino);
 }
 
+Status Database::require_unmoved() const {
+    if (!has_moved()) return {};
+    return sqlite_error(role_, SQLITE_READONLY_DBMOVED, "the file was replaced or removed", path_);
+}
+
 bool Database::in_transaction() const {
     return sqlite::in_transaction(handle());
 }

@@ -126,6 +126,9 @@ class Database {
     [[nodiscard]] std::int64_t changes() const;
     /// Another file has taken the path, or none; or a link in it leads elsewhere.
     [[nodiscard]] bool has_moved() const;
+    /// For who has committed and is about to say so: an error where the file has moved. Who waited
+    /// for its lock may have written to one that nobody reads.
+    [[nodiscard]] Status require_unmoved() const;
     [[nodiscard]] bool in_transaction() const;
     /// The file's name as SQLite has resolved it; where it has none, the path.
     [[nodiscard]] std::string file() const;

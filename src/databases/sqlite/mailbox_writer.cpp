@@ -66,6 +66,7 @@ class SqliteClient final : public Client {
             status = insert_one(row);
         }
         if (status.ok()) status = database_->execute("COMMIT");
+        if (status.ok()) status = database_->require_unmoved();
         if (status.ok()) return status;
         if (database_->in_transaction()) {
             // Its own result is of no use: what is open dies with the connection at the latest.

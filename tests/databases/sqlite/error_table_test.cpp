@@ -42,6 +42,8 @@ TEST(SqliteErrorTable, ARelayThatRunsWaitsForWhatCannotBeOpened) {
 TEST(SqliteErrorTable, ARelayWhoseFileIsReplacedAsItWritesBeginsANewTerm) {
     EXPECT_EQ(error(Role::kRelay, SQLITE_READONLY_DBMOVED).code, ErrorCode::kServerChanged);
     EXPECT_EQ(error(Role::kEmit, SQLITE_READONLY_DBMOVED).code, ErrorCode::kNoRights);
+    EXPECT_EQ(error(Role::kMailbox, SQLITE_READONLY_DBMOVED).code, ErrorCode::kSinkUnavailable);
+    EXPECT_EQ(error(Role::kReceive, SQLITE_READONLY_DBMOVED).code, ErrorCode::kConnectionLost);
 }
 
 TEST(SqliteErrorTable, AConsumerIsToldWhetherATableIsMissingOrAnother) {

@@ -40,7 +40,9 @@ constexpr const char* kTakeRetry =
 
 constexpr const char* kBuryAgain =
     "UPDATE outbox_inbox_dead_letters SET error_code = $3, error = $4, "
-    "  died_at = clock_timestamp() WHERE consumer = $1 AND message_id = $2";
+    "  died_at = clock_timestamp() WHERE (consumer, message_id) IN ("
+    "  SELECT consumer, message_id FROM outbox_inbox_dead_letters WHERE consumer = $1 "
+    "  AND message_id = $2 FOR UPDATE SKIP LOCKED)";
 
 constexpr const char* kReport =
     "INSERT INTO outbox_inbox_stats "

@@ -40,10 +40,12 @@ constexpr const char* kFetchOnly =
     "SELECT position, id, topic, key, headers::text, payload FROM outbox_mailbox "
     "WHERE mailbox = $1 AND position = ANY ($2::bigint[]) ORDER BY position";
 
-// The effect comes after this: a repeat is known before anything happens.
+// The effect comes after this: a repeat is known before anything happens. Positions begin anew
+// where the mailbox is emptied or restored: a row of another id is not the one that was read. By
+// COLLATE it is found by its position, as its neighbours are, and not by the index of ids.
 constexpr const char* kTake =
     "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
-    "              RETURNING id), "
+    "              AND id COLLATE \"C\" = $5 RETURNING id), "
     "taken AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
     "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
     "                          '-infinity') FROM gone "
@@ -53,25 +55,27 @@ constexpr const char* kTake =
 // For a message whose id may have been pruned; raises OBQ01.
 constexpr const char* kTakeCarefully =
     "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
-    "              RETURNING id) "
+    "              AND id COLLATE \"C\" = $5 RETURNING id) "
     "SELECT count(*), count(*) FILTER (WHERE inbox_accept($3, id, "
     "  timestamptz 'epoch' + $4::bigint * interval '1 microsecond')) FROM gone";
 
-// In one order of ids everywhere, so that two batches do not wait for each other.
+// In one order of ids everywhere, so that two batches do not wait for each other. The positions
+// come twice: by the array they are found in the index whatever the planner thinks of the join. It
+// takes the rows for a few, and a join with `taken` would be a loop in a loop.
 constexpr const char* kTakeAll =
-    "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 "
-    "                AND position = ANY ($2::bigint[]) RETURNING position, id), "
+    "WITH gone AS (DELETE FROM outbox_mailbox m "
+    "  USING unnest($2::bigint[], $4::bigint[], $5::text[]) AS t (position, us, id) "
+    "  WHERE m.mailbox = $1 AND m.position = ANY ($2::bigint[]) AND m.position = t.position "
+    "  AND m.id COLLATE \"C\" = t.id RETURNING m.position, m.id, t.us), "
     "taken AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
-    "  SELECT $3, g.id, coalesce(timestamptz 'epoch' + t.us * interval '1 microsecond', "
-    "                            '-infinity') "
-    "  FROM gone g JOIN unnest($2::bigint[], $4::bigint[]) AS t (position, us) USING (position) "
-    "  ORDER BY g.id ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id) "
-    "SELECT g.position, t.message_id IS NOT NULL FROM gone g "
-    "LEFT JOIN taken t ON t.message_id = g.id";
+    "  SELECT $3, id, coalesce(timestamptz 'epoch' + us * interval '1 microsecond', "
+    "                          '-infinity') FROM gone "
+    "  ORDER BY id ON CONFLICT (consumer, message_id) DO NOTHING RETURNING message_id) "
+    "SELECT position, id IN (SELECT message_id FROM taken) FROM gone";
 
 constexpr const char* kBury =
     "WITH gone AS (DELETE FROM outbox_mailbox WHERE mailbox = $1 AND position = $2::bigint "
-    "              RETURNING id, topic, key, headers, payload), "
+    "              AND id COLLATE \"C\" = $8 RETURNING id, topic, key, headers, payload), "
     "seen AS (INSERT INTO outbox_inbox (consumer, message_id, message_time) "
     "  SELECT $3, id, coalesce(timestamptz 'epoch' + $4::bigint * interval '1 microsecond', "
     "                          '-infinity') FROM gone "
@@ -187,7 +191,8 @@ LibpqMailbox::Take LibpqMailbox::take(const spi::EventView& message) const {
     take.params.text(mailbox_)
         .number(message.position)
         .text(inbox_.consumer())
-        .number_or_null(time_us);
+        .number_or_null(time_us)
+        .text(message.id);
     return take;
 }
 
@@ -216,12 +221,14 @@ MailboxStore::Turn LibpqMailbox::commit_and_begin(const spi::EventView& next) {
 Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventView> messages) {
     std::vector<std::int64_t> positions;
     std::vector<std::optional<std::int64_t>> times;
+    std::vector<std::string> ids;
     std::unordered_map<std::int64_t, std::size_t> index_of;
     const std::int64_t now = inbox_.now_us();
     for (const spi::EventView& message : messages) {
         index_of.emplace(message.position, positions.size());
         positions.push_back(message.position);
         times.push_back(message_time_us(message));
+        ids.emplace_back(message.id);
         if (may_be_quarantined(times.back(), now)) {
             return ErrorInfo{ErrorCode::kUnsupported, Advice::kRetryEvent, {}, "one by one"};
         }
@@ -231,7 +238,7 @@ Result<std::vector<Taken>> LibpqMailbox::begin_all(std::span<const spi::EventVie
     }
     Params params;
     params.text(mailbox_).untyped(array_literal(positions)).text(inbox_.consumer());
-    params.untyped(array_literal(times));
+    params.untyped(array_literal(times)).untyped(array_literal(ids));
     const Result<Rows> rows = inbox_.begin_with("outbox_take_all", params, "taking messages");
     if (!rows.ok()) return rows.status();
     std::vector<Taken> taken(messages.size(), Taken::kGone);
@@ -246,7 +253,7 @@ Result<Taken> LibpqMailbox::bury(const spi::EventView& message, const Burial& bu
     Params params;
     params.text(mailbox_).number(message.position).text(inbox_.consumer());
     params.number_or_null(message_time_us(message));
-    params.number(burial.attempts).text(burial.error_code).text(burial.error);
+    params.number(burial.attempts).text(burial.error_code).text(burial.error).text(message.id);
     const Result<Rows> counts = inbox_.session().execute(
         "outbox_bury", params, "moving a message to outbox_inbox_dead_letters");
     if (!counts.ok()) return counts.status();

@@ -289,7 +289,9 @@ class PostgresOutlet final : public webhook::Outlet {
         if (status.ok()) {
             status = connection.prepare(kFetchName, fetch_sql(tables_), of({}, {}, {}));
         }
-        if (status.ok() && !lease_) {
+        // One that is kept knows what it wrote last: another owner may have the same epoch.
+        if (status.ok() && (!lease_ || lease_table_ != tables_.lease)) {
+            lease_table_ = tables_.lease;
             lease_ = std::make_unique<PostgresLease>(
                 source_config(config_), LeaseRow{kSource, tables_.lease},
                 [](Connection& /*connection*/) { return Status(); });
@@ -546,13 +548,12 @@ class PostgresOutlet final : public webhook::Outlet {
         return webhook_error(error);
     }
 
-    // The lease's table may be made again elsewhere.
+    // The lease's table may be made again elsewhere: a new session asks where it is.
     template <typename Value>
     Result<Value> told(Result<Value> result) {
         if (result.ok()) return result;
         ErrorInfo error = webhook_error(result.error());
         session_.drop();
-        lease_.reset();
         return error;
     }
 
@@ -560,6 +561,7 @@ class PostgresOutlet final : public webhook::Outlet {
     WebhookTables tables_;
     Session session_;
     std::unique_ptr<PostgresLease> lease_;
+    std::string lease_table_;  // that lease_ is of
     Snapshots snapshots_;
     std::uint64_t session_number_ = 0;
 };

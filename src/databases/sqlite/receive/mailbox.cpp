@@ -35,14 +35,17 @@ constexpr const char* kFetchOnly =
     "SELECT position, id, topic, key, headers, payload FROM outbox_mailbox "
     "WHERE mailbox = ?1 AND position IN (SELECT value FROM json_each(?2)) ORDER BY position";
 
-constexpr const char* kTake = "DELETE FROM outbox_mailbox WHERE mailbox = ?1 AND position = ?2";
+// Positions begin anew where the mailbox is emptied or restored: a row of another id is not the one
+// that was read. An id may be a blob.
+constexpr const char* kTake =
+    "DELETE FROM outbox_mailbox WHERE mailbox = ?1 AND position = ?2 AND CAST(id AS text) = ?3";
 
 constexpr const char* kBury =
     "INSERT INTO outbox_inbox_dead_letters "
     "  (consumer, message_id, topic, key, headers, payload, attempts, error_code, error, mailbox, "
     "   died_at) "
     "SELECT ?1, id, topic, key, headers, payload, ?4, ?5, ?6, mailbox, ?7 FROM outbox_mailbox "
-    "WHERE mailbox = ?2 AND position = ?3 "
+    "WHERE mailbox = ?2 AND position = ?3 AND CAST(id AS text) = ?8 "
     "ON CONFLICT (consumer, message_id) DO UPDATE SET attempts = excluded.attempts, "
     "  error_code = excluded.error_code, error = excluded.error, died_at = excluded.died_at, "
     "  retry_requested_at = NULL, mailbox = excluded.mailbox";
@@ -179,6 +182,7 @@ Status SqliteMailbox::remove(const spi::EventView& message, bool& was_there) {
     Status status = Run(inbox_.session().statement(kTake))
                         ->lend(mailbox_)
                         .bind(message.position)
+                        .lend(message.id)
                         .run("taking a message out of the mailbox");
     was_there = status.ok() && inbox_.session().changes() == 1;
     return status;
@@ -208,6 +212,7 @@ Status SqliteMailbox::bury_in_transaction(const spi::EventView& message, const B
                      .lend(burial.error_code)
                      .lend(burial.error)
                      .bind(inbox_.now_us())
+                     .lend(message.id)
                      .run("moving a message to outbox_inbox_dead_letters");
         if (!status.ok()) return status;
         if (inbox_.session().changes() == 0) {  // the row is gone: nothing is remembered

@@ -87,7 +87,12 @@ Status SqliteSession::commit() {
     database_->reset_open_statements();
     is_handlers_ = false;
     Status status = Run(statement(kCommit))->run("committing");
-    if (!status.ok()) end_transaction();
+    if (!status.ok()) {
+        end_transaction();
+        return status;
+    }
+    status = database_->require_unmoved();
+    if (!status.ok()) disconnect();
     return status;
 }
 

@@ -132,6 +132,7 @@ class SqliteInlet final : public webhook::Inlet {
     // The transaction, as it went so far.
     Status finish(Status status) {
         if (status.ok()) status = database_->execute("COMMIT");
+        if (status.ok()) status = database_->require_unmoved();
         if (status.ok()) return status;
         // What is open dies with the connection at the latest.
         if (database_->in_transaction()) static_cast<void>(database_->execute("ROLLBACK"));

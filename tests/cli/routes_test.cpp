@@ -674,6 +674,27 @@ TEST(RoutesOfARestoredTable, AreSettledByContinueOrBegin) {
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
 }
 
+TEST(RoutesOfARestoredTable, AreNotSaidToBeSettledWhereThatFailed) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg database(url);
+    database.exec(
+        "INSERT INTO outbox_routes (source, route, life) VALUES ('public.outbox_events', 'near', "
+        "'1 2 3'); INSERT INTO outbox_ledger (source, route, segment, life, done) VALUES "
+        "('public.outbox_events', 'near', 0, '1 2 3', 0::bit(65536)); CREATE FUNCTION refuse() "
+        "RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'not now'; END$$; CREATE "
+        "TRIGGER refuse BEFORE UPDATE ON outbox_routes FOR EACH ROW EXECUTE FUNCTION refuse()");
+    const Finished refused = outbox.run({"routes", "continue", "--db", url});
+    EXPECT_NE(refused.status.code, 0) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("not now"));
+    EXPECT_EQ(database.value("SELECT life FROM outbox_ledger"), "1 2 3");
+    database.exec("DROP TRIGGER refuse ON outbox_routes");
+    EXPECT_THAT(outbox.run({"routes", "continue", "--db", url}).out,
+                HasSubstr("what 1 route had finished holds"));
+    EXPECT_EQ(database.value("SELECT count(*) FROM outbox_ledger WHERE life IS NULL"), "1");
+}
+
 // A single route was named "default" once.
 TEST(RoutesOfAnEarlierVersion, KeepWhatTheyKnewUnderTheirNewName) {
     OutboxBinary outbox;

@@ -414,10 +414,11 @@ Result<std::int64_t> RouteLedgers::keep() {
                                  Params().text(table_));
         if (!kept.ok()) return kept.status();
         routes = *kept;
-        return connection_
-            .query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
-                   Params().text(table_))
-            .ok();
+        const auto settled =
+            connection_.query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
+                              Params().text(table_));
+        if (!settled.ok()) return settled.status();
+        return true;
     });
     if (!status.ok()) return status;
     return routes;

@@ -476,6 +476,31 @@ TEST_P(Routes, OfATenantWithACommaAreNotThoseOfTwoTenants) {
     EXPECT_EQ(sql("SELECT count(DISTINCT source) FROM outbox_lease"), "2");
 }
 
+TEST_P(Routes, OneOfATenantWithACommaIsNotRetiredBeforeItHasFinished) {
+    for (const std::string payload : {"01", "02", "03"}) {
+        const std::string tenant = payload == "01"   ? "Acme, b"
+                                   : payload == "02" ? "back\\slash"
+                                                     : " b";
+        sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+            id(payload) + "', 'orders', 'k', 'Made', '1', '" + tenant + "')");
+    }
+    {
+        Process running = relay({away("far")}, {"--tenant", "Acme, b", "--tenant", "back\\slash"});
+        ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("far").is_null(); }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_EQ(route("far")["unfinished"], 2) << "and not those of others";
+    for (const std::string tenant : {"Acme, b", "back\\slash"}) {
+        const Finished late =
+            run_on({"tenant", "drain", tenant, "--reason", "moves", "--within", "1s"});
+        EXPECT_EQ(late.status.code, 6) << late.out;
+        EXPECT_THAT(late.err, HasSubstr("1 event of tenant"));
+    }
+    const Finished refused = run_on({"routes", "retire", "far"});
+    EXPECT_EQ(refused.status.code, 2) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("has not finished 2 events"));
+}
+
 TEST_P(Routes, ACheckTellsWhatTheLedgerWouldSayAndWritesNothing) {
     const std::string near = subscriber("near");
     const std::string other = subscriber("other");

@@ -165,8 +165,8 @@ Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std:
             tenants = "coalesce(" + table.quoted("tenant_id") + "::text, '') = ''";
         }
     } else if (source != table_ && table.has("tenant_id")) {
-        params.text(source.substr(table_.size() + 1));
-        tenants = "strpos(',' || $3 || ',', ',' || " + tenant_of(table) + " || ',') > 0";
+        params.texts(relay::tenants_of(source, table_));
+        tenants = tenant_of(table) + " = ANY($3::text[])";
     }
     if (!table.by_position) {
         return "SELECT " + columns + " FROM " + table.sql + " t WHERE " + any_unfinished(table) +

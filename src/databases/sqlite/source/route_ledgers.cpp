@@ -184,8 +184,11 @@ Status RouteLedgers::unfinished_rows(const std::string& source, const std::strin
             tenants = "coalesce(" + table->quoted("tenant_id") + ", '') = ''";
         }
     } else if (source != table_ && table->has("tenant_id")) {
-        tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
-                  ", ',' || " + tenant + " || ',') > 0";
+        std::string served;
+        for (const std::string& one : relay::tenants_of(source, table_)) {
+            served += (served.empty() ? "" : ", ") + quote_literal(one);
+        }
+        tenants = tenant + " IN (" + served + ")";
     }
     spi::PositionSet finished;
     if (table->native) {

@@ -178,7 +178,7 @@ Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std:
            "outbox_ledger WHERE source = $1 AND route = $2" + (*other ? " AND false" : "") +
            ") SELECT " + columns + " FROM " + table.sql +
            " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " + tenants + " AND " +
-           position + " > 0 AND " + (*other ? "true" : above_settled(table)) +
+           position + " > 0 AND " + (*other || route.empty() ? "true" : above_settled(table)) +
            " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
 }
 
@@ -233,12 +233,16 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     if (!other.ok()) return other.status();
     if (*other) return ledgers_of_another();
     BoundedCount most;
+    bool served = tenant.empty();
     for (const LedgerRoute& route : *routes) {
+        served = served || relay::covers(relay::tenants_of(route.source, table_), {tenant});
         const auto count = count_unfinished(route.source, route.name, &tenant);
         if (!count.ok()) return count.status();
         most.count = std::max(most.count, count->count);
         most.more = most.more || count->more;
     }
+    // Nobody has sent any of what no relay serves.
+    if (!served) return count_unfinished(table_, {}, &tenant);
     return most;
 }
 

@@ -252,12 +252,16 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     if (!other.ok()) return other.status();
     if (*other) return ledgers_of_another();
     BoundedCount most;
+    bool served = tenant.empty();
     for (const LedgerRoute& route : *routes) {
+        served = served || relay::covers(relay::tenants_of(route.source, table_), {tenant});
         const auto count = count_unfinished(route.source, route.name, &tenant);
         if (!count.ok()) return count.status();
         most.count = std::max(most.count, count->count);
         most.more = most.more || count->more;
     }
+    // Nobody has sent any of what no relay serves.
+    if (!served) return count_unfinished(table_, {}, &tenant);
     return most;
 }
 

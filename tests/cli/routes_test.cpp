@@ -501,6 +501,24 @@ TEST_P(Routes, OneOfATenantWithACommaIsNotRetiredBeforeItHasFinished) {
     EXPECT_THAT(refused.err, HasSubstr("has not finished 2 events"));
 }
 
+// Only the relays know whose events without a name are.
+TEST_P(Routes, OneOfSomeTenantsIsNotRetiredWhileEventsThatNameNoneMayBeIts) {
+    sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+        id("01") + "', 'orders', 'k', 'Made', '1', '')");
+    {
+        Process running = relay({away("far")}, {"--tenant", "acme", "--default-tenant", "acme"});
+        ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("far").is_null(); }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_EQ(route("far")["unfinished"], 1);
+    const Finished untold = run_on({"routes", "retire", "far"});
+    EXPECT_EQ(untold.status.code, 2) << untold.out;
+    EXPECT_THAT(untold.err, AllOf(HasSubstr("has not finished 1 event"),
+                                  HasSubstr("give --default-tenant NAME as it has it")));
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--default-tenant", "acme"}).status.code, 2);
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--default-tenant", "other"}).status.code, 0);
+}
+
 TEST_P(Routes, ACheckTellsWhatTheLedgerWouldSayAndWritesNothing) {
     const std::string near = subscriber("near");
     const std::string other = subscriber("other");

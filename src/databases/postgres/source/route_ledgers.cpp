@@ -159,14 +159,17 @@ Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std:
     if (!other.ok()) return other.status();
     params.text(source).text(route);
     std::string tenants = "true";
+    // Whoever serves them knows another name for them, perhaps, than this command.
+    std::string of_none = "true";
+    if (table.has("tenant_id")) {
+        of_none = "coalesce(" + table.quoted("tenant_id") + "::text, '') = ''";
+    }
     if (nameless) {
-        // Whoever serves them knows another name for them, perhaps, than this command.
-        if (table.has("tenant_id")) {
-            tenants = "coalesce(" + table.quoted("tenant_id") + "::text, '') = ''";
-        }
+        tenants = of_none;
     } else if (source != table_ && table.has("tenant_id")) {
         params.texts(relay::tenants_of(source, table_));
         tenants = tenant_of(table) + " = ANY($3::text[])";
+        if (!config_.default_tenant_given) tenants = "(" + tenants + " OR " + of_none + ")";
     }
     if (!table.by_position) {
         return "SELECT " + columns + " FROM " + table.sql + " t WHERE " + any_unfinished(table) +

@@ -178,17 +178,20 @@ Status RouteLedgers::unfinished_rows(const std::string& source, const std::strin
                                    ? tenant_or(table->quoted("tenant_id"), config_.default_tenant)
                                    : quote_literal(config_.default_tenant);
     std::string tenants = "1";
+    // Whoever serves them knows another name for them, perhaps, than this command.
+    std::string of_none = "1";
+    if (table->has("tenant_id")) {
+        of_none = "coalesce(" + table->quoted("tenant_id") + ", '') = ''";
+    }
     if (nameless) {
-        // Whoever serves them knows another name for them, perhaps, than this command.
-        if (table->has("tenant_id")) {
-            tenants = "coalesce(" + table->quoted("tenant_id") + ", '') = ''";
-        }
+        tenants = of_none;
     } else if (source != table_ && table->has("tenant_id")) {
         std::string served;
         for (const std::string& one : relay::tenants_of(source, table_)) {
             served += (served.empty() ? "" : ", ") + quote_literal(one);
         }
         tenants = tenant + " IN (" + served + ")";
+        if (!config_.default_tenant_given) tenants = "(" + tenants + " OR " + of_none + ")";
     }
     spi::PositionSet finished;
     if (table->native) {

@@ -100,6 +100,20 @@ int print_done(const ordered_json& what) {
     return runtime::kExitOk;
 }
 
+// What is said of a number that may have others' events in it: as `run_tenant_drain` does.
+std::string of_no_tenant(const runtime::Invocation& invocation, const Ledgers& ledgers,
+                         const std::string& name) {
+    if (invocation.options.given("default-tenant")) return {};
+    const auto routes = ledgers->ledger_routes(false);
+    if (!routes.ok() || std::none_of(routes->begin(), routes->end(), [&](const LedgerRoute& route) {
+            return route.name == name && route.source != ledgers.table;
+        })) {
+        return {};
+    }
+    return " (with all that name no tenant; to count the relay's own alone give --default-tenant "
+           "NAME as it has it)";
+}
+
 std::string routes_text(std::int64_t count) {
     return with_commas(count) + (count == 1 ? " route" : " routes");
 }
@@ -188,6 +202,7 @@ int run_routes_retire(const runtime::Invocation& invocation) {
     if (!retired->done) {
         return report(runtime::config_error(
             command_of(invocation), "route '" + name + "' has not finished " + events +
+                                        of_no_tenant(invocation, *ledgers, name) +
                                         ", which it will never send then; if that is meant, add "
                                         "--yes"));
     }

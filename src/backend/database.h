@@ -39,6 +39,7 @@ struct SourceConfig {
     std::vector<std::string> owners;   ///< Roles that may own our tables.
     std::vector<std::string> tenants;  ///< Empty: all.
     std::string default_tenant = kDefaultTenant;
+    bool default_tenant_given = false;  ///< Else the relays of the table may have another.
     std::chrono::seconds connect_timeout{kConnectTimeoutS};
     bool require_tls = false;
     bool make_side_tables = false;  ///< Only a relay does; who looks changes nothing.

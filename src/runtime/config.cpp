@@ -387,6 +387,7 @@ Result<SourceConfig> make_source_config(const Invocation& invocation) {
     source.require_tls = options.flag("require-tls");
     source.tenants = options.list("tenant");
     source.default_tenant = options.text("default-tenant");
+    source.default_tenant_given = options.given("default-tenant");
     return source;
 }
 

@@ -498,6 +498,49 @@ TEST_P(Routes, OfATenantWithACommaAreNotThoseOfTwoTenants) {
     EXPECT_EQ(sql("SELECT count(DISTINCT source) FROM outbox_lease"), "2");
 }
 
+TEST_P(Routes, OneOfATenantWithACommaIsNotRetiredBeforeItHasFinished) {
+    for (const std::string payload : {"01", "02", "03"}) {
+        const std::string tenant = payload == "01"   ? "Acme, b"
+                                   : payload == "02" ? "back\\slash"
+                                                     : " b";
+        sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+            id(payload) + "', 'orders', 'k', 'Made', '1', '" + tenant + "')");
+    }
+    {
+        Process running = relay({away("far")}, {"--tenant", "Acme, b", "--tenant", "back\\slash"});
+        ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("far").is_null(); }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_EQ(route("far")["unfinished"], 2) << "and not those of others";
+    for (const std::string tenant : {"Acme, b", "back\\slash"}) {
+        const Finished late =
+            run_on({"tenant", "drain", tenant, "--reason", "moves", "--within", "1s"});
+        EXPECT_EQ(late.status.code, 6) << late.out;
+        EXPECT_THAT(late.err, HasSubstr("1 event of tenant"));
+    }
+    const Finished refused = run_on({"routes", "retire", "far"});
+    EXPECT_EQ(refused.status.code, 2) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("has not finished 2 events"));
+}
+
+// Only the relays know whose events without a name are.
+TEST_P(Routes, OneOfSomeTenantsIsNotRetiredWhileEventsThatNameNoneMayBeIts) {
+    sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+        id("01") + "', 'orders', 'k', 'Made', '1', '')");
+    {
+        Process running = relay({away("far")}, {"--tenant", "acme", "--default-tenant", "acme"});
+        ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("far").is_null(); }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_EQ(route("far")["unfinished"], 1);
+    const Finished untold = run_on({"routes", "retire", "far"});
+    EXPECT_EQ(untold.status.code, 2) << untold.out;
+    EXPECT_THAT(untold.err, AllOf(HasSubstr("has not finished 1 event"),
+                                  HasSubstr("give --default-tenant NAME as it has it")));
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--default-tenant", "acme"}).status.code, 2);
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--default-tenant", "other"}).status.code, 0);
+}
+
 TEST_P(Routes, ACheckTellsWhatTheLedgerWouldSayAndWritesNothing) {
     const std::string near = subscriber("near");
     const std::string other = subscriber("other");
@@ -694,6 +737,27 @@ TEST(RoutesOfARestoredTable, AreSettledByContinueOrBegin) {
     EXPECT_TRUE(
         eventually(60s, "all that the table holds is sent", [&] { return received() == 2; }));
     EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST(RoutesOfARestoredTable, AreNotSaidToBeSettledWhereThatFailed) {
+    OutboxBinary outbox;
+    const std::string url = shared_postgres().create_database();
+    ASSERT_EQ(outbox.run({"migrate", "--db", url}).status.code, 0);
+    Pg database(url);
+    database.exec(
+        "INSERT INTO outbox_routes (source, route, life) VALUES ('public.outbox_events', 'near', "
+        "'1 2 3'); INSERT INTO outbox_ledger (source, route, segment, life, done) VALUES "
+        "('public.outbox_events', 'near', 0, '1 2 3', 0::bit(65536)); CREATE FUNCTION refuse() "
+        "RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'not now'; END$$; CREATE "
+        "TRIGGER refuse BEFORE UPDATE ON outbox_routes FOR EACH ROW EXECUTE FUNCTION refuse()");
+    const Finished refused = outbox.run({"routes", "continue", "--db", url});
+    EXPECT_NE(refused.status.code, 0) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("not now"));
+    EXPECT_EQ(database.value("SELECT life FROM outbox_ledger"), "1 2 3");
+    database.exec("DROP TRIGGER refuse ON outbox_routes");
+    EXPECT_THAT(outbox.run({"routes", "continue", "--db", url}).out,
+                HasSubstr("what 1 route had finished holds"));
+    EXPECT_EQ(database.value("SELECT count(*) FROM outbox_ledger WHERE life IS NULL"), "1");
 }
 
 // A single route was named "default" once.

@@ -456,6 +456,24 @@ TEST_P(Tenants, IsNotDrainedWhileEventsThatNameNoneMayBeItsOwn) {
     EXPECT_EQ(drain({"--default-tenant", "other"}).status.code, 0);
 }
 
+TEST_P(Tenants, OneWhomNoRelayServesIsNotDrainedWhileItsEventsWait) {
+    {
+        Process first = relay({"--tenant", "bbbb"});
+        write("bbbb", 1);
+        await_sent(first, "bbbb", "1 ");
+        EXPECT_EQ(first.stop(), (ExitStatus{0, 0}));
+    }
+    write("aaaa", 3);
+    const Finished late =
+        run_on({"tenant", "drain", "aaaa", "--reason", "moves", "--within", "1s"});
+    EXPECT_EQ(late.status.code, 6) << late.out;
+    EXPECT_THAT(late.err, HasSubstr("3 events of tenant aaaa wait; it is not paused"));
+    EXPECT_TRUE(result({"tenant", "list"}).empty());
+    EXPECT_THAT(run_on({"tenant", "pause", "aaaa", "--reason", "moves"}).out,
+                HasSubstr("tenant aaaa is paused; 3 events kept"));
+    EXPECT_EQ(run_on({"tenant", "drain", "cccc", "--reason", "has none"}).status.code, 0);
+}
+
 TEST_P(Tenants, ALetterThatIsRetriedWaitsForItsTenantAndThatIsSaid) {
     {
         Process first = relay();

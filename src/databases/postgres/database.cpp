@@ -35,6 +35,7 @@ PostgresSourceConfig config_of(const SourceConfig& config) {
     out.mapping = config.mapping;
     out.tenants = config.tenants;
     out.default_tenant = config.default_tenant;
+    out.default_tenant_given = config.default_tenant_given;
     out.owners = config.owners;
     out.after_publish = config.after_publish;
     out.connect_timeout_s = static_cast<int>(config.connect_timeout.count());

@@ -26,6 +26,7 @@ SqliteSourceConfig config_of(const SourceConfig& config) {
     out.mapping = config.mapping;
     out.tenants = config.tenants;
     out.default_tenant = config.default_tenant;
+    out.default_tenant_given = config.default_tenant_given;
     out.after_publish = config.after_publish;
     out.make_side_tables = config.make_side_tables;
     return out;

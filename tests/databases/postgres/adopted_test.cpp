@@ -469,6 +469,23 @@ TEST_F(ProcessedAt, PrunesNoDeadRow) {
               "23");
 }
 
+// `outbox prune` serves no tenant, whichever relays there are.
+TEST_F(ProcessedAt, PrunesNoRowThatIsDeadForARelayOfSomeTenants) {
+    Relay relay(config("outbox_messages"));
+    const auto events = relay.read();
+    ASSERT_EQ(events.size(), 3U);
+    relay.publish({events[0].position});
+    relay.die(events[1], 5);
+    pg_.exec(
+        "UPDATE outbox_dead_letters SET source = source || '/acme'; UPDATE outbox_messages SET "
+        "processed_at = processed_at - interval '30 days'");
+    EXPECT_EQ(value_of(relay.recorder().prunable(std::chrono::hours(24 * 7))), 1);
+    EXPECT_EQ(value_of(relay.recorder().prune(std::chrono::hours(24 * 7), 1000)), 1U);
+    EXPECT_EQ(pg_.value("SELECT string_agg(right(id::text, 1), '' ORDER BY id) FROM "
+                        "outbox_messages"),
+              "23");
+}
+
 TEST_F(AdoptedTable, WithFourColumnsLosesItsRowsWhenTheyAreSent) {
     create(kDeleteWhenSentTable);
     for (const char* id : {kFirst, kSecond, kThird}) {

@@ -478,6 +478,26 @@ TEST_F(SqliteSource, HoweverManyRowsMayNotBePrunedTheOthersAre) {
     EXPECT_EQ(value_of(recorder->prune(60s, 1000)), 1000U);
 }
 
+// `outbox prune` serves no tenant, whichever relays there are.
+TEST_F(SqliteSource, NoRowIsPrunedThatIsDeadForARelayOfSomeTenants) {
+    db_.exec(
+        "CREATE TABLE outbox (id TEXT PRIMARY KEY, event_type TEXT, payload TEXT, created_at TEXT "
+        "DEFAULT '2020-01-01T00:00:00.000Z', processed_at TEXT DEFAULT "
+        "'2020-01-01T00:00:00.000Z'); "
+        "INSERT INTO outbox (id, event_type) VALUES ('dead', 'Made'), ('sent', 'Made'), "
+        "('another', 'Made'); INSERT INTO outbox_dead_letters (source, route, id, attempts, "
+        "error_code, error, died_at) VALUES ('outbox/acme', 'out', 'dead', 1, 'OB_X', 'x', 1), "
+        "('outbox2', 'out', 'another', 1, 'OB_X', 'x', 1)");
+    sqlite::SqliteSourceConfig config;
+    config.url = url_;
+    config.table = "outbox";
+    const auto source = value_of(sqlite::make_sqlite_source(config));
+    const auto recorder = value_of(source->open_recorder());
+    EXPECT_EQ(value_of(recorder->prunable(60s)), 2);
+    EXPECT_EQ(value_of(recorder->prune(60s, 1000)), 2U);
+    EXPECT_EQ(db_.value("SELECT group_concat(id) FROM outbox"), "dead");
+}
+
 // How often a trigger of the owner's has run, in transactions that were ended, too.
 std::atomic<int> trigger_runs = 0;
 

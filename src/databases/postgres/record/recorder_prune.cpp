@@ -27,11 +27,11 @@ Result<std::size_t> PostgresRecorder::prune(std::chrono::seconds retention, std:
     if (!connection.ok()) return connection.status();
     std::size_t removed = 0;
     if (kept_.empty()) {
-        Result<Rows> rows = (*connection)
-                                ->query(sql, Params()
-                                                 .integer(retention.count())
-                                                 .text(table_.source)
-                                                 .integer(static_cast<std::int64_t>(limit)));
+        Result<Rows> rows =
+            (*connection)
+                ->query(
+                    sql,
+                    Params().integer(retention.count()).integer(static_cast<std::int64_t>(limit)));
         if (!rows.ok() && !may_concern_rows((*connection)->handle(), rows.error())) {
             return rows.status();
         }
@@ -117,7 +117,7 @@ Result<std::int64_t> PostgresRecorder::prunable(std::chrono::seconds retention) 
     }
     const std::string sql = writer_.prunable_sql();
     if (sql.empty()) return std::int64_t{0};
-    Result<Rows> rows = query(sql, Params().integer(retention.count()).text(table_.source));
+    Result<Rows> rows = query(sql, Params().integer(retention.count()));
     if (!rows.ok()) return rows.status();
     return rows->integer(0, 0);
 }

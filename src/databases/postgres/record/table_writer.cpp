@@ -169,7 +169,7 @@ Connection::Statement TableWriter::redelivered(const std::vector<std::int64_t>& 
             params};
 }
 
-// A condition on t. Parameters: the retention in seconds, the source. Empty: nothing is kept.
+// A condition on t. Parameter: the retention in seconds. Empty: nothing is kept.
 std::string TableWriter::prunable_rows() const {
     if (!table_.mark) return {};
     std::string finished;
@@ -189,13 +189,16 @@ std::string TableWriter::prunable_rows() const {
         finished = time + " IS NOT NULL";
     }
     const std::string id = table_.quoted("id") + "::text";
+    // Of whichever tenants' relay: who prunes may serve others.
+    const std::string name = table_.schema + "." + table_.name;
     const std::string not_dead = table_.has_side_tables
                                      ? " AND NOT EXISTS (SELECT FROM " + table_.side +
-                                           "outbox_dead_letters d WHERE d.source = $2 AND d.id IN "
-                                           "(" +
-                                           id + ", " + quote_literal(table_.id_prefix()) + " || " +
-                                           id + "))"
-                                     : " AND $2::text IS NOT NULL";
+                                           "outbox_dead_letters d WHERE d.id IN (" + id + ", " +
+                                           quote_literal(table_.id_prefix()) + " || " + id +
+                                           ") AND (d.source = " + quote_literal(name) +
+                                           " OR starts_with(d.source, " +
+                                           quote_literal(name + "/") + ")))"
+                                     : std::string();
     return finished + " AND " + time + " < statement_timestamp() - $1 * interval '1 second'" +
            not_dead;
 }
@@ -206,7 +209,7 @@ std::string TableWriter::prune_sql() const {
     // A ctid names a row in its own partition only. The condition stands twice: the outer one is
     // asked again of a row that its owner sets back while the delete waits for it.
     return "WITH old AS (SELECT t.tableoid AS part, t.ctid AS place FROM " + table_.sql +
-           " t WHERE " + prunable + " LIMIT $3) DELETE FROM " + table_.sql +
+           " t WHERE " + prunable + " LIMIT $2) DELETE FROM " + table_.sql +
            " t USING old WHERE t.tableoid = old.part AND t.ctid = old.place AND " + prunable;
 }
 
@@ -220,17 +223,16 @@ Connection::Statement TableWriter::prunable(std::chrono::seconds retention, std:
                                             const std::optional<std::string>& after) const {
     const std::string id = table_.quoted("id");
     const std::string behind =
-        after ? id + " > $4::text::" + id_type(table_) : id + " IS NOT NULL AND $4::text IS NULL";
+        after ? id + " > $3::text::" + id_type(table_) : id + " IS NOT NULL AND $3::text IS NULL";
     Params params;
-    params.integer(retention.count()).text(table_.source);
-    params.integer(static_cast<std::int64_t>(limit));
+    params.integer(retention.count()).integer(static_cast<std::int64_t>(limit));
     if (after) {
         params.text(*after);
     } else {
         params.text_or_null({});
     }
     return {"SELECT " + id + "::text FROM " + table_.sql + " t WHERE " + prunable_rows() + " AND " +
-                behind + " ORDER BY " + id + " LIMIT $3",
+                behind + " ORDER BY " + id + " LIMIT $2",
             std::move(params)};
 }
 
@@ -238,12 +240,12 @@ Connection::Statement TableWriter::prune(std::chrono::seconds retention,
                                          const std::vector<std::string>& raw_ids,
                                          bool free_only) const {
     const std::string id = table_.quoted("id");
-    const std::string those = id + " = ANY($3::" + id_type(table_) + "[]) AND " + prunable_rows();
+    const std::string those = id + " = ANY($2::" + id_type(table_) + "[]) AND " + prunable_rows();
     const std::string free = id + " IN (SELECT " + id + " FROM " + table_.sql + " t WHERE " +
                              those + " FOR UPDATE SKIP LOCKED) AND " + prunable_rows();
     return {"DELETE FROM " + table_.sql + " t WHERE " + (free_only ? free : those) + " RETURNING " +
                 id + "::text, false",
-            Params().integer(retention.count()).text(table_.source).texts(raw_ids)};
+            Params().integer(retention.count()).texts(raw_ids)};
 }
 
 }  // namespace outbox::postgres

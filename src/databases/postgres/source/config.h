@@ -29,6 +29,8 @@ struct PostgresSourceConfig {
     std::vector<std::string> tenants;
     /// The tenant of rows that name none.
     std::string default_tenant = kDefaultTenant;
+    /// Else the relays of the table may have another.
+    bool default_tenant_given = false;
     AfterPublish after_publish = AfterPublish::kDefault;
     /// For tables that were not made by `outbox migrate`.
     TableMapping mapping;

@@ -159,14 +159,17 @@ Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std:
     if (!other.ok()) return other.status();
     params.text(source).text(route);
     std::string tenants = "true";
+    // Whoever serves them knows another name for them, perhaps, than this command.
+    std::string of_none = "true";
+    if (table.has("tenant_id")) {
+        of_none = "coalesce(" + table.quoted("tenant_id") + "::text, '') = ''";
+    }
     if (nameless) {
-        // Whoever serves them knows another name for them, perhaps, than this command.
-        if (table.has("tenant_id")) {
-            tenants = "coalesce(" + table.quoted("tenant_id") + "::text, '') = ''";
-        }
+        tenants = of_none;
     } else if (source != table_ && table.has("tenant_id")) {
-        params.text(source.substr(table_.size() + 1));
-        tenants = "strpos(',' || $3 || ',', ',' || " + tenant_of(table) + " || ',') > 0";
+        params.texts(relay::tenants_of(source, table_));
+        tenants = tenant_of(table) + " = ANY($3::text[])";
+        if (!config_.default_tenant_given) tenants = "(" + tenants + " OR " + of_none + ")";
     }
     if (!table.by_position) {
         return "SELECT " + columns + " FROM " + table.sql + " t WHERE " + any_unfinished(table) +
@@ -178,7 +181,7 @@ Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std:
            "outbox_ledger WHERE source = $1 AND route = $2" + (*other ? " AND false" : "") +
            ") SELECT " + columns + " FROM " + table.sql +
            " t LEFT JOIN l ON l.segment = " + position + " / 65536 WHERE " + tenants + " AND " +
-           position + " > 0 AND " + (*other ? "true" : above_settled(table)) +
+           position + " > 0 AND " + (*other || route.empty() ? "true" : above_settled(table)) +
            " AND (l.done IS NULL OR get_bit(l.done, (" + position + " % 65536)::integer) = 0)";
 }
 
@@ -233,12 +236,16 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     if (!other.ok()) return other.status();
     if (*other) return ledgers_of_another();
     BoundedCount most;
+    bool served = tenant.empty();
     for (const LedgerRoute& route : *routes) {
+        served = served || relay::covers(relay::tenants_of(route.source, table_), {tenant});
         const auto count = count_unfinished(route.source, route.name, &tenant);
         if (!count.ok()) return count.status();
         most.count = std::max(most.count, count->count);
         most.more = most.more || count->more;
     }
+    // Nobody has sent any of what no relay serves.
+    if (!served) return count_unfinished(table_, {}, &tenant);
     return most;
 }
 
@@ -414,10 +421,11 @@ Result<std::int64_t> RouteLedgers::keep() {
                                  Params().text(table_));
         if (!kept.ok()) return kept.status();
         routes = *kept;
-        return connection_
-            .query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
-                   Params().text(table_))
-            .ok();
+        const auto settled =
+            connection_.query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
+                              Params().text(table_));
+        if (!settled.ok()) return settled.status();
+        return true;
     });
     if (!status.ok()) return status;
     return routes;

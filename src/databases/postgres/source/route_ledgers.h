@@ -54,7 +54,8 @@ class RouteLedgers {
     Status move_stats(const std::string& from, const std::string& to);
     Result<Table> resolve();
     // SELECT of `columns`, and the parameters of it, for each row that the route has not finished:
-    // all of a table that is another than the ledgers are of.
+    // all of a table that is another than the ledgers are of. Without a name it is a route that
+    // has finished nothing.
     Result<std::string> unfinished_rows(const Table& table, const std::string& source,
                                         const std::string& route, const std::string& columns,
                                         Params& params, bool nameless = false) const;

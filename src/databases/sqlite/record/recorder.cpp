@@ -443,7 +443,7 @@ Result<std::size_t> SqliteRecorder::prune(std::chrono::seconds retention, std::s
                 removed = 0;
                 for (; at < to; ++at) {
                     Statement all(database, writer_.prune);
-                    all.bind(older_than(retention)).bind(table_.source).bind(limit);
+                    all.bind(older_than(retention)).bind(limit);
                     const Result<bool> taken = owner_takes(database, all, "prune");
                     if (!taken.ok()) return taken.status();
                     removed = *taken ? static_cast<std::size_t>(database.changes()) : 0;
@@ -466,7 +466,7 @@ Result<std::size_t> SqliteRecorder::prune_singly(std::int64_t older_than, std::s
         std::vector<std::int64_t> places;
         {
             Statement rows(**database, writer_.prunable_ids);
-            rows.bind(older_than).bind(table_.source);
+            rows.bind(older_than);
             rows.bind(pruned_to_.value_or(std::numeric_limits<std::int64_t>::min()));
             rows.bind(limit - removed);
             while (rows.step()) {
@@ -481,7 +481,7 @@ Result<std::size_t> SqliteRecorder::prune_singly(std::int64_t older_than, std::s
             in_turn(ids.size(), [&](Database& writer, std::size_t& at, std::size_t to) -> Status {
                 Statement one(writer, writer_.prune_one);
                 for (; at < to; ++at) {
-                    bind_raw_id(one.bind(older_than).bind(table_.source), ids[at]);
+                    bind_raw_id(one.bind(older_than), ids[at]);
                     const Result<bool> taken = owner_takes(writer, one, ids[at]);
                     if (!taken.ok()) return taken.status();
                     gone[at] = *taken && writer.changes() > 0;
@@ -535,7 +535,7 @@ Result<std::int64_t> SqliteRecorder::prunable(std::chrono::seconds retention) {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
     Statement count(**database, writer_.prunable);
-    count.bind(older_than(retention)).bind(table_.source);
+    count.bind(older_than(retention));
     const std::int64_t rows = count.step() ? count.integer(0) : 0;
     if (Status status = count.status(); !status.ok()) return status;
     return rows;

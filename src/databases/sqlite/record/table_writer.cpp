@@ -85,13 +85,13 @@ TableWriter::TableWriter(const Table& table) {
     // stands twice, since nothing says that an id is unique.
     prune = "DELETE FROM " + table.sql + " AS t WHERE " + table.quoted("id") + " IN (SELECT " +
             table.quoted("id") + " FROM " + table.sql + " AS t WHERE " + condition +
-            " LIMIT ?3) AND " + condition;
+            " LIMIT ?2) AND " + condition;
     const std::string place = "t." + table.order;
     prunable_ids = "SELECT typeof(" + table.quoted("id") + "), " + table.quoted("id") + ", " +
                    place + " FROM " + table.sql + " AS t WHERE " + condition + " AND " + place +
-                   " > ?3 ORDER BY " + place + " LIMIT ?4";
+                   " > ?2 ORDER BY " + place + " LIMIT ?3";
     prune_one = "DELETE FROM " + table.sql + " AS t WHERE " + condition + " AND " +
-                table.quoted("id") + " = ?3";
+                table.quoted("id") + " = ?2";
 }
 
 std::string TableWriter::finished_columns(const Table& table, const std::string& status, bool sent,
@@ -144,11 +144,14 @@ std::string TableWriter::prunable_rows(const Table& table) const {
     } else if (table.has("processed")) {
         finished = table.quoted("processed") + " = 1";
     }
-    const std::string not_dead = table.has_side_tables
-                                     ? " AND NOT EXISTS (SELECT 1 FROM outbox_dead_letters d WHERE "
-                                       "d.source = ?2 AND d.id IN (" +
-                                           event_ids(table)[0] + ", " + event_ids(table)[1] + "))"
-                                     : std::string(" AND ?2 IS NOT NULL");
+    // Of whichever tenants' relay: who prunes may serve others.
+    const std::string source = quote_literal(table.name + "/");
+    const std::string not_dead =
+        table.has_side_tables
+            ? " AND NOT EXISTS (SELECT 1 FROM outbox_dead_letters d WHERE d.id IN (" +
+                  event_ids(table)[0] + ", " + event_ids(table)[1] +
+                  ") AND substr(d.source || '/', 1, length(" + source + ")) = " + source + ")"
+            : std::string();
     // The row with the highest number stays: SQLite would give its number to the next row.
     const std::string not_last =
         table.integer_id ? " AND " + table.quoted("id") + " < (SELECT max(" +

@@ -20,14 +20,13 @@ class TableWriter {
     std::string last_attempt;
     /// Parameters: the id as text, the id as a blob, now. For a dead row that was delivered.
     std::string redelivered;
-    /// Counts, or removes at most so many. Parameters: rows older than this time, the source, and
-    /// how many.
+    /// Counts, or removes at most so many. Parameters: rows older than this time, and how many.
     std::string prunable;
     std::string prune;
     /// Forgets the attempts of events whose rows are gone or finished. Parameter: the source.
     std::string deleted;
     /// The ids of these rows with their types and places in the order of rows, those behind the
-    /// place ?3; removes one of them, its id in place of how many.
+    /// place ?2; removes one of them, its id in place of how many.
     std::string prunable_ids;
     std::string prune_one;
 

@@ -178,14 +178,20 @@ Status RouteLedgers::unfinished_rows(const std::string& source, const std::strin
                                    ? tenant_or(table->quoted("tenant_id"), config_.default_tenant)
                                    : quote_literal(config_.default_tenant);
     std::string tenants = "1";
+    // Whoever serves them knows another name for them, perhaps, than this command.
+    std::string of_none = "1";
+    if (table->has("tenant_id")) {
+        of_none = "coalesce(" + table->quoted("tenant_id") + ", '') = ''";
+    }
     if (nameless) {
-        // Whoever serves them knows another name for them, perhaps, than this command.
-        if (table->has("tenant_id")) {
-            tenants = "coalesce(" + table->quoted("tenant_id") + ", '') = ''";
-        }
+        tenants = of_none;
     } else if (source != table_ && table->has("tenant_id")) {
-        tenants = "instr(" + quote_literal("," + source.substr(table_.size() + 1) + ",") +
-                  ", ',' || " + tenant + " || ',') > 0";
+        std::string served;
+        for (const std::string& one : relay::tenants_of(source, table_)) {
+            served += (served.empty() ? "" : ", ") + quote_literal(one);
+        }
+        tenants = tenant + " IN (" + served + ")";
+        if (!config_.default_tenant_given) tenants = "(" + tenants + " OR " + of_none + ")";
     }
     spi::PositionSet finished;
     if (table->native) {
@@ -249,12 +255,16 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     if (!other.ok()) return other.status();
     if (*other) return ledgers_of_another();
     BoundedCount most;
+    bool served = tenant.empty();
     for (const LedgerRoute& route : *routes) {
+        served = served || relay::covers(relay::tenants_of(route.source, table_), {tenant});
         const auto count = count_unfinished(route.source, route.name, &tenant);
         if (!count.ok()) return count.status();
         most.count = std::max(most.count, count->count);
         most.more = most.more || count->more;
     }
+    // Nobody has sent any of what no relay serves.
+    if (!served) return count_unfinished(table_, {}, &tenant);
     return most;
 }
 

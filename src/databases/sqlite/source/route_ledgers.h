@@ -57,6 +57,7 @@ class RouteLedgers {
     Status move_replays(const std::string& from, const std::string& to);
     Status move_stats(const std::string& from, const std::string& to);
     // Hands over the tenant of each row that the route has not finished, until `take` says no.
+    // Without a name it is a route that has finished nothing.
     Status unfinished_rows(const std::string& source, const std::string& route,
                            const std::function<bool(const std::string&)>& take,
                            bool nameless = false);

@@ -44,8 +44,9 @@ void Deployment::play(DeploymentVerdict& verdict) {
     begin();
     world_.spawn(World::kNoGroup, "watch", [this] { watch_relays(); });
     const auto broken = [&] { return !judge_.violations().empty(); };
-    // A change of routes may wait for a relay that stands still with a lock.
-    world_.run(settings_.writing_us * 4 + 20 * kSecond,
+    // A change of routes may wait for a relay that stands still with a lock, and a lease may last
+    // for as long as the clock was set back.
+    world_.run(settings_.writing_us * 4 + (settings_.clock_jumps ? 80 : 20) * kSecond,
                [&] { return broken() || (settling_ && writing_ == 0); });
     if (!broken() && writing_ != 0) judge_.violation("a writer hangs");
     world_.trace("--- settling");

@@ -124,6 +124,13 @@ void Judge::not_accepted(int session, Position position) {
     }
 }
 
+void Judge::stay_away(const std::set<std::string>& tenants) {
+    for (auto& [session, sent] : unrecorded_) {
+        std::erase_if(sent.positions,
+                      [&](Position position) { return tenants.contains(find(position)->tenant); });
+    }
+}
+
 void Judge::accepted(int route, Position position) {
     const SimEvent* event = find(position);
     if (event == nullptr) return;  // told by `published`

@@ -101,6 +101,8 @@ class Judge {
         ever_paused_.insert(tenants.begin(), tenants.end());
         paused_[relay] = std::move(tenants);
     }
+    /// A relay hears that they are: what of theirs got no answer may stay away for days.
+    void stay_away(const std::set<std::string>& tenants);
     [[nodiscard]] const std::set<std::string>& paused(int relay) { return paused_[relay]; }
     /// The letter blocks its key no longer, or may not.
     void letter_gone(Position position);

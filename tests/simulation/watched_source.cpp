@@ -148,6 +148,7 @@ class WatchedRecorder final : public spi::Recorder {
         if (!paused.ok()) return paused;
         // Before it is first told, nothing is sent; what it is told later takes it some time.
         std::set<std::string> now(paused->begin(), paused->end());
+        watch_.judge.stay_away(now);
         if (std::exchange(watch_.was_told, true)) {
             std::erase_if(now, [&](const std::string& tenant) {
                 return !watch_.judge.paused(watch_.relay).contains(tenant);

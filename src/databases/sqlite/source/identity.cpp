@@ -15,7 +15,14 @@ Identity::Identity(const std::string& source)
 
 void Identity::lease_wanted(std::int64_t expires_us) {
     const core::Lock lock(mutex_);
-    lease_.expires_us = std::min(lease_.expires_us, expires_us);
+    if (expires_us >= lease_.expires_us) return;
+    lease_.expires_us = expires_us;
+    ++times_lowered_;
+}
+
+std::uint64_t Identity::times_lowered() const {
+    const core::Lock lock(mutex_);
+    return times_lowered_;
 }
 
 void Identity::lease_written(const LeaseWritten& lease) {
@@ -29,22 +36,27 @@ LeaseWritten Identity::lease() const {
 }
 
 Status Identity::check(Database& database) const {
+    const std::uint64_t lowered = times_lowered();
     const LeaseWritten before = lease();
     if (before.epoch == 0) return {};
     LeaseWritten now;
     bool held = false;
-    Statement row(database, sql_);
-    if (row.step()) {
-        now = {static_cast<std::uint64_t>(row.integer(0)), row.integer(1), row.integer(3)};
-        held = row.integer(2) != 0;
+    {
+        Statement row(database, sql_);
+        if (row.step()) {
+            now = {static_cast<std::uint64_t>(row.integer(0)), row.integer(1), row.integer(3)};
+            held = row.integer(2) != 0;
+        }
+        if (Status status = row.status(); !status.ok()) return status;
     }
-    if (Status status = row.status(); !status.ok()) return status;
     const bool same = now.epoch == before.epoch;
     if (now.epoch > before.epoch || (same && held && now.acquired_us != before.acquired_us)) {
         return {ErrorCode::kLeaseLost, Advice::kStop,
                 "another relay holds the lease, with epoch " + std::to_string(now.epoch)};
     }
     if (same && now.expires_us >= before.expires_us) return {};
+    // Renewed for less as this looked: the clock was set back.
+    if (times_lowered() != lowered) return check(database);
     return {ErrorCode::kServerChanged, Advice::kStop,
             "the lease is as it was before this relay renewed it: an older state of the file was "
             "restored"};

@@ -54,9 +54,12 @@ class Identity {
     Status check_given(const Table& table, Database& database) const;
 
   private:
+    [[nodiscard]] std::uint64_t times_lowered() const;
+
     const std::string sql_;
     mutable core::Mutex mutex_;
     LeaseWritten lease_ OUTBOX_GUARDED_BY(mutex_);
+    std::uint64_t times_lowered_ OUTBOX_GUARDED_BY(mutex_) = 0;  // what it lasts to
     std::atomic<spi::Position> reached_{0};
 };
 

@@ -614,6 +614,21 @@ TEST_P(InboxSuite, ATransactionThatAHandlerBeginsInPlaceOfItsOwnIsNotCommitted) 
                 HasSubstr("must neither commit nor roll back"));
 }
 
+TEST_P(InboxSuite, WhatAHandlerPutsIntoItsOwnMailboxIsAppliedThoughNobodyElseWrites) {
+    put("a", "k");
+    auto member = consumer([&](Session& transaction, const Message& message) {
+        if (message.id == "a") {
+            transaction.exec(
+                "INSERT INTO outbox_mailbox (mailbox, id, topic, payload) VALUES ('default', 'b', "
+                "'order-events', '{}')");
+        }
+        apply(transaction, message);
+    });
+    for (int looks = 0; looks < 3; ++looks) member.drain();
+    EXPECT_EQ(value("SELECT count(*) FROM effects"), "2");
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_mailbox"), "0");
+}
+
 TEST_P(InboxSuite, NothingOvertakesAFailingMessageInABacklog) {
     constexpr std::size_t kMessages = 60;
     for (std::size_t i = 0; i < kMessages; ++i) {

@@ -162,6 +162,8 @@ Result<std::vector<Taken>> SqliteMailbox::begin_all(std::span<const spi::EventVi
                          "the session ended with the message before; a new one is made"};
     }
     if (Status status = inbox_.session().begin(); !status.ok()) return status;
+    // What a handler puts into the mailbox itself does not change the version for this session.
+    seen_version_.reset();
     std::vector<Taken> taken(messages.size(), Taken::kGone);
     for (std::size_t i = 0; i < messages.size(); ++i) {
         if (Status status = take(messages[i], taken[i]); !status.ok()) {

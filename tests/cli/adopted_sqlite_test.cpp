@@ -335,6 +335,10 @@ TEST_F(AdoptedSqlite, ProcessedAtTableIsRelayedAndMarked) {
                 ElementsAre(adopted_uuid(1) + " 7 {\"b\" :  1}"));
     EXPECT_EQ(value("SELECT length(processed_at) FROM outbox_messages LIMIT 1"), "19");
     EXPECT_EQ(result({"dead", "list", "--table", "outbox_messages"})[0]["id"], adopted_uuid(2));
+    const Finished estimate = outbox_.run({"replay", "--from", url(), "--table", "outbox_messages",
+                                           "--to", mailbox(), "--dry-run", "--json"});
+    EXPECT_EQ(json::parse(estimate.out)["estimate"]["events"], 1)
+        << "the dead one was not published: " << estimate.err;
     // A dead row is kept however old it is, a processed one goes. A relay would prune by itself.
     exec("UPDATE outbox_messages SET processed_at = '2020-01-01 00:00:00'");
     EXPECT_EQ(result({"prune", "--table", "outbox_messages"})["removed"], 1);

@@ -27,23 +27,6 @@ std::string cut_to_fit(const Table& table, const std::string& value) {
     return length > 0 ? "substr(" + value + ", 1, " + std::to_string(length) + ")" : value;
 }
 
-// Every id under which an event of a row may be known, long ones aside.
-std::array<std::string, 2> event_ids(const Table& table) {
-    const std::string id = table.quoted("id");
-    const std::string hex = "lower(hex(" + id + "))";
-    std::string uuid;
-    int at = 1;
-    for (const int size : {8, 4, 4, 4, 12}) {
-        uuid += (uuid.empty() ? "substr(" : " || '-' || substr(") + hex + ", " +
-                std::to_string(at) + ", " + std::to_string(size) + ")";
-        at += size;
-    }
-    const std::string prefix = quote_literal(table.id_prefix()) + " || ";
-    const std::string choice = "CASE typeof(" + id + ") WHEN 'blob' THEN ";
-    return {choice + uuid + " ELSE CAST(" + id + " AS text) END",
-            choice + prefix + hex + " ELSE " + prefix + id + " END"};
-}
-
 }  // namespace
 
 TableWriter::TableWriter(const Table& table) {

@@ -114,10 +114,10 @@ Result<HistoryScope> published_scope(const Table& table, const replay::Selection
     lists("topic", predicate.topics);
     lists("tenant_id", predicate.tenants);
     // What is a dead letter of the route is done with and was not published.
+    const auto ids = event_ids(table);
     scope.wanted += " AND NOT EXISTS (SELECT 1 FROM outbox_dead_letters d WHERE d.source = " +
                     quote_literal(source) + " AND d.route = " + quote_literal(selection.route) +
-                    " AND d.id IN (" + scope.id + ", " + quote_literal(table.id_prefix()) + " || " +
-                    scope.id + "))";
+                    " AND d.id IN (" + ids[0] + ", " + ids[1] + "))";
     if (!tenants.empty()) {
         scope.wanted += " AND " + tenant_or(field("tenant_id"), table.default_tenant) + " IN " +
                         list_of_literals(tenants);

@@ -238,6 +238,22 @@ bool is_too_long(const Table& table, std::string_view raw_id) {
     return table.id_prefix().size() + (raw_id.front() == 'b' ? 2 * size : size) > kMaxIdBytes;
 }
 
+std::array<std::string, 2> event_ids(const Table& table) {
+    const std::string id = table.quoted("id");
+    const std::string hex = "lower(hex(" + id + "))";
+    std::string uuid;
+    int at = 1;
+    for (const int size : {8, 4, 4, 4, 12}) {
+        uuid += (uuid.empty() ? "substr(" : " || '-' || substr(") + hex + ", " +
+                std::to_string(at) + ", " + std::to_string(size) + ")";
+        at += size;
+    }
+    const std::string prefix = quote_literal(table.id_prefix()) + " || ";
+    const std::string choice = "CASE typeof(" + id + ") WHEN 'blob' THEN ";
+    return {choice + uuid + " ELSE CAST(" + id + " AS text) END",
+            choice + prefix + hex + " ELSE " + prefix + id + " END"};
+}
+
 std::string event_id_of(const Table& table, std::string_view raw_id) {
     constexpr const char* kDigits = "0123456789abcdef";
     constexpr std::size_t kUuidBytes = 16;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -80,6 +81,8 @@ Status require_known_version(Database& database, const Table& table);
 [[nodiscard]] std::string raw_id_of(const Statement& row, int type_column, int id_column);
 void bind_raw_id(Statement& statement, std::string_view raw_id);
 [[nodiscard]] std::string event_id_of(const Table& table, std::string_view raw_id);
+/// The ids under which the event of a row may be known, long ones aside, as SQL.
+[[nodiscard]] std::array<std::string, 2> event_ids(const Table& table);
 
 /// How outbox_route_done names a row, of a raw id and as SQL; and the condition that a route (SQL)
 /// has not finished the row, nor were it all of them ('').

@@ -40,9 +40,10 @@ void Pacing::refill(std::int64_t now_us) {
         flow_.release_waiting();
     }
     if (due_.empty()) {
-        const bool fresh = flow_.may_send();
-        if (flow_.lanes.next_due_us(fresh) > now_us || !may_refill()) return;
-        flow_.lanes.take_due(now_us, kMaxRefill, due_, fresh);
+        const bool probe = wants_probe();
+        const bool fresh = probe || flow_.may_send();
+        if (!probe && (flow_.lanes.next_due_us(fresh) > now_us || !may_refill())) return;
+        flow_.lanes.take_due(now_us, probe ? 1 : kMaxRefill, due_, fresh);
         if (due_.empty()) return;
         std::sort(due_.begin(), due_.end(),
                   [](const auto& a, const auto& b) { return a.position < b.position; });
@@ -136,6 +137,21 @@ bool Pacing::is_stuck() const {
            flow_.circuit.state() == core::Circuit::State::kClosed;
 }
 
+// There is nothing else to probe with than what gave up its memory.
+bool Pacing::wants_probe() const {
+    return flow_.circuit.state() == core::Circuit::State::kHalfOpen && flow_.lanes.fresh_wait() &&
+           flow_.may_probe() && flow_.held.bytes() < flow_.options.max_in_flight_bytes &&
+           lacks_probe();
+}
+
+// Another event is needed than the one that failed last, which may be the one at fault.
+bool Pacing::lacks_probe() const {
+    const core::Circuit& circuit = flow_.circuit;
+    if (flow_.lanes.in_flight() > 0 || !circuit.suspect().is_none()) return false;
+    const core::SlotId probe = flow_.lanes.find_probe({}, circuit.culprits(), flow_.may_probe());
+    return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).ref());
+}
+
 bool Pacing::may_refill() const {
     return flow_.circuit.state() == core::Circuit::State::kClosed && flow_.lanes.room_for_due() &&
            flow_.held.bytes() < flow_.options.max_in_flight_bytes;
@@ -155,10 +171,8 @@ bool Pacing::may_read() const {
         flow_.unrecorded >= flow_.options.max_unrecorded) {
         return false;
     }
-    // A destination that is down gets what memory holds; the rest waits in the table. But a probe
-    // needs another event than the one that failed last, which may be the one at fault.
-    const core::Circuit& circuit = flow_.circuit;
-    switch (circuit.state()) {
+    // A destination that is down gets what memory holds; the rest waits in the table.
+    switch (flow_.circuit.state()) {
         case core::Circuit::State::kClosed:
             return flow_.may_send() || !flow_.lanes.fresh_wait();
         case core::Circuit::State::kOpen:
@@ -166,9 +180,7 @@ bool Pacing::may_read() const {
         case core::Circuit::State::kHalfOpen:
             break;
     }
-    if (flow_.lanes.in_flight() > 0 || !circuit.suspect().is_none()) return false;
-    const core::SlotId probe = flow_.lanes.find_probe({}, circuit.culprits(), flow_.may_probe());
-    return probe == core::kNoSlot || circuit.is_culprit(flow_.lanes.work(probe).ref());
+    return lacks_probe();
 }
 
 void Pacing::fill(std::int64_t now_us) {

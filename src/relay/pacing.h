@@ -58,6 +58,8 @@ class Pacing {
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool may_read() const;
     [[nodiscard]] bool is_stuck() const;
+    [[nodiscard]] bool wants_probe() const;
+    [[nodiscard]] bool lacks_probe() const;
     [[nodiscard]] bool may_refill() const;
     [[nodiscard]] bool may_take_back() const;
     [[nodiscard]] bool return_due();

@@ -318,6 +318,30 @@ TEST_F(PipelineTest, EventsThatMayNotBeSentGiveUpTheirMemoryToThoseThatMay) {
     EXPECT_EQ(stats_.held_bytes.load(), 0);
 }
 
+// Nothing else is left that could show whether the destination is down, or the event that gets no
+// answer is at fault.
+TEST_F(PipelineTest, WhatGaveUpItsMemoryIsProbedWith) {
+    constexpr int kBehind = 27;
+    constexpr int kOthers = 14;
+    for (int i = 0; i < kBehind; ++i) table_.insert("k" + std::to_string(i), "k");
+    for (int i = 0; i < kOthers; ++i) {
+        table_.insert(std::to_string(i) + std::string(1'000, 'x'), std::to_string(i));
+    }
+    destination_->fail("k0", {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no answer"},
+                       9'999);
+    MemorySink sink(destination_, {});
+    options_.max_in_flight_bytes = 3'005;
+    options_.batch_size = 27;
+    max_unrecorded_ = 23;
+    retry_ = {1'131, 20'000, 4};
+    open(sink);
+    step(600);
+    const auto records = destination_->records();
+    EXPECT_EQ(std::count_if(records.begin(), records.end(),
+                            [](const auto& record) { return !record.id.starts_with("k"); }),
+              kOthers);
+}
+
 TEST_F(PipelineTest, AnErrorThatMeansStopWhileEventsAreFetchedAgainStopsTheRoute) {
     unsafe_to_fetch_ = true;
     table_.insert("1", "k");

@@ -126,12 +126,12 @@ class ReplacedInTransaction {
         Sqlite(path_).exec("PRAGMA journal_mode = WAL; CREATE TRIGGER replaced AFTER INSERT ON " +
                            table + " BEGIN SELECT replace_the_file(); END");
         std::filesystem::copy_file(path_, copy());
-        current_ = this;
+        current = this;
         sqlite3_auto_extension(entry());
     }
     ~ReplacedInTransaction() {
         sqlite3_cancel_auto_extension(entry());
-        current_ = nullptr;
+        current = nullptr;
     }
     ReplacedInTransaction(const ReplacedInTransaction&) = delete;
     ReplacedInTransaction& operator=(const ReplacedInTransaction&) = delete;
@@ -148,9 +148,9 @@ class ReplacedInTransaction {
     static int add_function(sqlite3* connection, char** /*error*/, const void* /*api*/) {
         return sqlite3_create_function(
             connection, "replace_the_file", 0, SQLITE_UTF8 | SQLITE_INNOCUOUS, nullptr,
-            [](sqlite3_context*, int, sqlite3_value**) { current_->replace(); }, nullptr, nullptr);
+            [](sqlite3_context*, int, sqlite3_value**) { current->replace(); }, nullptr, nullptr);
     }
-    static inline const ReplacedInTransaction* current_ = nullptr;
+    static inline const ReplacedInTransaction* current = nullptr;
     std::string path_;
 };
 

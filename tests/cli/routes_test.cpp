@@ -223,7 +223,7 @@ TEST_P(Routes, OneInThePlaceOfTheOnlyOneIsNotSentWhatTheTableKeeps) {
     Process other = relay({mailbox("second", second)});
     ASSERT_TRUE(eventually(60s, "it leads", [&] { return !route("second").is_null(); }));
     emit("02");
-    EXPECT_TRUE(eventually(60s, "what is new comes", [&] { return received(second) != ""; }));
+    EXPECT_TRUE(eventually(60s, "what is new comes", [&] { return !received(second).empty(); }));
     ASSERT_EQ(other.stop(), (ExitStatus{0, 0}));
     EXPECT_EQ(received(second), "02");
 }

@@ -24,7 +24,7 @@ constexpr const char* kMine = "source = ?1 AND epoch = ?2 AND ?3 IN (0, acquired
 // name.
 std::string lock_path(const std::string& database, const std::string& source) {
     constexpr std::size_t kMostName = 255;
-    const std::string plain = real_path(database) + "-outbox-lease";
+    std::string plain = real_path(database) + "-outbox-lease";
     if (source == "outbox_events") return plain;
     std::string path = plain + '-';
     for (const char c : source) {

@@ -60,7 +60,8 @@ struct SimSink::Session {
     void run();
     void decide(std::size_t index);
     void refuse(std::size_t index, const SimEvent& event);
-    void fail(std::size_t index, ErrorInfo info, bool suspect = false, bool behind = false);
+    void fail(std::size_t index, ErrorInfo info, bool suspect = false, bool behind = false,
+              std::string part = {});
     void doom_behind(const std::string& key);
     void fail_all(const ErrorInfo& info);
     void answer(const Handed& handed, std::optional<spi::FailedRecord> failure);
@@ -205,6 +206,11 @@ void SimSink::Session::decide(std::size_t index) {
     if (handed.doomed && settings.fault != Fault::kGapAfterFailure) {
         fail(index, error(ErrorCode::kSinkRebuilt, Advice::kRetryDestination, "behind"), false,
              random.chance(0.7));
+    } else if (const int part = part_of(*event);
+               world.now_us() < broker.part_away_until_us[{route, part}]) {
+        judge.waits_for_part(number, part);
+        fail(index, error(ErrorCode::kTopicUnknown, Advice::kRetryDestination, "no leader"), false,
+             false, "topic a[" + std::to_string(part) + "]");
     } else if (event->trouble != Trouble::kNone && !judge.is_mended(event->position) &&
                (event->trouble != Trouble::kFailsTwice ||
                 judge.refused(route, event->position) < 2)) {
@@ -245,7 +251,8 @@ void SimSink::Session::refuse(std::size_t index, const SimEvent& event) {
     }
 }
 
-void SimSink::Session::fail(std::size_t index, ErrorInfo info, bool suspect, bool behind) {
+void SimSink::Session::fail(std::size_t index, ErrorInfo info, bool suspect, bool behind,
+                            std::string part) {
     const Handed handed = std::move(queue[index]);
     queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(index));
     judge.failed(route, handed.position);
@@ -257,7 +264,8 @@ void SimSink::Session::fail(std::size_t index, ErrorInfo info, bool suspect, boo
         ++untold[handed.key];
         for (Handed& later : queue) later.doomed = later.doomed || later.key == handed.key;
     }
-    answer(handed, spi::FailedRecord{handed.record.token, std::move(info), suspect, behind});
+    answer(handed, spi::FailedRecord{handed.record.token, std::move(info), suspect, behind,
+                                     std::move(part)});
 }
 
 void SimSink::Session::fail_all(const ErrorInfo& info) {

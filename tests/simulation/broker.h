@@ -32,6 +32,8 @@ struct Kept {
 struct Broker {
     /// Until when it is away, by route.
     std::map<int, std::int64_t> away_until_us;
+    /// The same of a part of it, by route and part.
+    std::map<std::pair<int, int>, std::int64_t> part_away_until_us = {};
     /// What it does to records meanwhile: lets them wait, or fails them.
     bool away_fails = false;
     int sessions = 0;

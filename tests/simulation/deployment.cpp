@@ -217,6 +217,15 @@ void Deployment::lose_a_destination() {
     did("an outage of a destination");
 }
 
+void Deployment::lose_a_part() {
+    Random& random = world_.random();
+    const std::pair part(static_cast<int>(random.between(0, settings_.routes - 1)),
+                         static_cast<int>(random.between(0, kParts - 1)));
+    broker_.part_away_until_us[part] = world_.now_us() + random.between(50, 5'000) * kMs;
+    judge_.part_is_away(part.first, part.second);
+    did("a part of a destination is away");
+}
+
 // All relays stop, as a deployment does.
 bool Deployment::stop_all_relays() {
     for (RelayProcess* relay : living_) relay->stop();

@@ -99,6 +99,7 @@ class Deployment {
     void start_missing_relays();
     void hurt_a_relay();
     void lose_a_destination();
+    void lose_a_part();
     bool stop_all_relays();
 
     // Operators.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 namespace outbox::simulation {
 
@@ -122,6 +123,11 @@ void Judge::not_accepted(int session, Position position) {
     if (const auto it = unrecorded_.find(session); it != unrecorded_.end()) {
         it->second.positions.erase(position);
     }
+}
+
+void Judge::waits_for_part(int session, int part) {
+    std::erase_if(unrecorded_[session].positions,
+                  [&](Position position) { return part_of(*find(position)) == part; });
 }
 
 void Judge::stay_away(const std::set<std::string>& tenants) {
@@ -257,6 +263,13 @@ void Judge::removed(Position position) {
     }
 }
 
+int part_of(const SimEvent& event) {
+    const auto number = event.key.empty()
+                            ? event.position
+                            : std::accumulate(event.key.begin(), event.key.end(), Position{0});
+    return static_cast<int>(number % kParts);
+}
+
 std::int64_t Judge::slow_us(std::int64_t from_us, std::int64_t to_us) const {
     std::int64_t slow_us = 0;
     for (const auto& [began_us, ended_us] : slow_calls_) {
@@ -278,6 +291,7 @@ std::int64_t Judge::worst_latency_us() const {
         const SimEvent& event = events_.at(settled.second);
         if (event.trouble != Trouble::kNone || event.heartbeat ||
             ever_paused_.contains(event.tenant) ||
+            parts_away_.contains({settled.first, part_of(event)}) ||
             (!event.key.empty() && hurt.contains(event.key))) {
             continue;
         }

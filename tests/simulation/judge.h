@@ -47,6 +47,12 @@ struct SimEvent {
 /// What an id ends with: "e7", or the digits of a UUID's last part.
 [[nodiscard]] Position number_of(std::string_view id);
 
+/// Into how many parts a destination is divided, each of which may be away alone.
+inline constexpr int kParts = 3;
+
+/// Where an event goes: with its key, if it has one.
+[[nodiscard]] int part_of(const SimEvent& event);
+
 /// Knows the whole truth and checks the promises against it as the history goes on.
 class Judge {
   public:
@@ -101,6 +107,10 @@ class Judge {
         ever_paused_.insert(tenants.begin(), tenants.end());
         paused_[relay] = std::move(tenants);
     }
+    /// A part of the route's destination is away, and what goes there waits.
+    void part_is_away(int route, int part) { parts_away_.insert({route, part}); }
+    /// Nor is what of it may be there already counted while it does.
+    void waits_for_part(int session, int part);
     /// A relay hears that they are: what of theirs got no answer may stay away for days.
     void stay_away(const std::set<std::string>& tenants);
     [[nodiscard]] const std::set<std::string>& paused(int relay) { return paused_[relay]; }
@@ -172,6 +182,7 @@ class Judge {
     std::set<int> retired_;
     std::map<int, std::set<std::string>> paused_;  // by relay
     std::set<std::string> ever_paused_;
+    std::set<std::pair<int, int>> parts_away_;                       // ever, by route
     std::vector<std::pair<std::int64_t, std::int64_t>> slow_calls_;  // by when they began
     struct Session {
         int route = 0;

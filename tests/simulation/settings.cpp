@@ -49,6 +49,7 @@ Settings Settings::from_seed(std::uint64_t seed) {
     o.lease_margin_ms = 200;
     o.lease_retry_ms = 100;
     o.shutdown_grace_ms = 1'000;
+    s.parts = random.chance(0.25);
     return s;
 }
 

@@ -40,6 +40,7 @@ struct Settings {
     bool kills = true;
     bool pauses = true;
     bool outages = true;
+    bool parts = false;  ///< Of destinations, which are away alone.
     bool database_outages = true;
     bool clock_jumps = true;
     relay::RelayOptions options;

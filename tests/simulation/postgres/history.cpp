@@ -357,6 +357,7 @@ PostgresHistory::Kinds PostgresHistory::kinds() {
     };
     add(settings_.kills || settings_.pauses, [this] { hurt_a_relay(); });
     add(settings_.outages, [this] { lose_a_destination(); });
+    add(settings_.parts, [this] { lose_a_part(); });
     add(settings_.database_outages, [this] {
         lines_.away_until(world_.now_us() + world_.random().between(20, 2'000) * kMs);
         did("an outage of the database");

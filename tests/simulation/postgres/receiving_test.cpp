@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
     Guards, PlantedInReceiving,
     testing::Values(
         Planted{"RepeatsCountAsNew", {"(SELECT count(*) FROM taken)", "1"}, 132},
-        Planted{"RepeatsInABatchCountAsNew", {"t.message_id IS NOT NULL", "true"}, 290},
+        Planted{"RepeatsInABatchCountAsNew", {"id IN (SELECT message_id FROM taken)", "true"}, 290},
         Planted{"TheSinkKeepsNoOrder", {"ORDER BY r.n ON", "ORDER BY r.n DESC ON"}},
         Planted{"TheMailboxIsReadFromItsEnd",
                 {"ORDER BY position LIMIT $4", "ORDER BY position DESC LIMIT $4"}},

@@ -185,6 +185,7 @@ SqliteHistory::Kinds SqliteHistory::kinds() {
     };
     add(settings_.kills || settings_.pauses, [this] { hurt_a_relay(); });
     add(settings_.outages, [this] { lose_a_destination(); });
+    add(settings_.parts, [this] { lose_a_part(); });
     add(settings_.database_outages, [this] {
         disk_.away_until(world_.now_us() + world_.random().between(20, 2'000) * kMs);
         did("relays cannot reach the file");

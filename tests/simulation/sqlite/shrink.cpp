@@ -43,6 +43,7 @@ constexpr Reduction kReductions[] = {
     {"kills", [](SqliteSettings& s) { return take(s.settings.kills); }},
     {"pauses", [](SqliteSettings& s) { return take(s.settings.pauses); }},
     {"outages", [](SqliteSettings& s) { return take(s.settings.outages); }},
+    {"parts", [](SqliteSettings& s) { return take(s.settings.parts); }},
     {"database-outages", [](SqliteSettings& s) { return take(s.settings.database_outages); }},
     {"clock-jumps", [](SqliteSettings& s) { return take(s.settings.clock_jumps); }},
     {"set-backs", [](SqliteSettings& s) { return take(s.set_backs); }},

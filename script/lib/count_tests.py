@@ -5,6 +5,7 @@ build has a line of its own before.
 usage: count_tests.py FOLDER FAILED_STEPS
 FOLDER holds, per build NAME, ctest's NAME.junit, its list of tests NAME.json and the test programs' own
 NAME/*.xml. A program of GoogleTest without a readable report has failed; another one counts as one test.
+What a failed test says stands below its name, so that the end of a long log suffices.
 """
 
 import collections
@@ -15,6 +16,7 @@ import xml.etree.ElementTree as ElementTree
 
 PASSED, SKIPPED, FAILED = "passed", "skipped", "failed"
 WORSE = (SKIPPED, PASSED, FAILED)
+MOST_SAID = 30  # lines of a failed test
 
 
 def cases_of(path):
@@ -37,19 +39,26 @@ def outcome_of(case):
     return SKIPPED if case.find("skipped") is not None or case.get("status") == "notrun" else PASSED
 
 
+def said_by(case):
+    """What a test says of its failure: its first lines; of a program, the last ones of its output."""
+    failures = [text for failure in case.findall("failure") for text in (failure.text or "").splitlines()]
+    return failures[:MOST_SAID] or case.findtext("system-out", "").splitlines()[-MOST_SAID:]
+
+
 def results_of(junit):
-    """(test, outcome) of all that ran in a build."""
+    """(test, outcome, what it says where it failed) of all that ran in a build."""
     reporters = reporting(junit.with_suffix(".json"))
     for program in cases_of(junit):
         name, status = program.get("name"), program.get("status")
         cases = [] if status == "notrun" else cases_of(junit.with_suffix("") / f"{name}.xml")
-        outcomes = [(f"{name}: {case.get('classname')}.{case.get('name')}", outcome_of(case)) for case in cases]
-        yield from outcomes
-        if status != "run" and FAILED not in dict(outcomes).values():
+        outcomes = [outcome_of(case) for case in cases]
+        for case, outcome in zip(cases, outcomes):
+            yield f"{name}: {case.get('classname')}.{case.get('name')}", outcome, said_by(case)
+        if status != "run" and FAILED not in outcomes:
             # It crashed, ran out of time, or its sanitizer spoke after the last test.
-            yield name, FAILED
+            yield name, FAILED, said_by(program)
         elif not cases and status == "run":
-            yield name, FAILED if name in reporters else PASSED
+            yield name, FAILED if name in reporters else PASSED, said_by(program)
 
 
 def text_of(outcomes):
@@ -62,12 +71,11 @@ def main():
     total, lines = {}, []
     for junit in sorted(folder.glob("*.junit")):
         results = {}
-        for test, outcome in results_of(junit):
+        for test, outcome, said in results_of(junit):
             results[test] = max(results.get(test, SKIPPED), outcome, key=WORSE.index)
             total[test] = max(total.get(test, SKIPPED), outcome, key=WORSE.index)
-        for test, outcome in results.items():
             if outcome == FAILED:
-                print(f"failed: {junit.stem}: {test}", file=sys.stderr)
+                print(f"failed: {junit.stem}: {test}", *(f"    {line}" for line in said), sep="\n", file=sys.stderr)
         lines.append(f"{junit.stem}: {text_of(results.values())}")
     if len(lines) > 1:
         print("\n".join(lines))

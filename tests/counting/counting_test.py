@@ -51,6 +51,18 @@ class CountTests(unittest.TestCase):
         self.assertEqual((code, line), (1, "1 passed, 1 failed"))
         self.assertIn("failed: asan: a: Suite.One", told)
 
+    def test_a_failure_is_told_with_what_it_says(self):
+        self.build("asan", {"a": (GTEST, "fail", '<testsuites><testcase classname="Suite" name="One"><failure>'
+                                                 'a.cpp:7\nexpected 1</failure></testcase></testsuites>')})
+        self.assertEqual(self.count()[2], "failed: asan: a: Suite.One\n    a.cpp:7\n    expected 1\n")
+
+    def test_of_a_program_that_crashed_the_last_lines_are_told(self):
+        self.build("asan", {"a": (GTEST, "fail", [("One", "")])})
+        report = self.folder / "asan.junit"
+        output = "<system-out>" + "\n".join(f"line {line}" for line in range(100)) + "</system-out></testcase>"
+        report.write_text(report.read_text().replace("/>", ">" + output))
+        self.assertEqual(self.count()[2], "failed: asan: a\n" + "".join(f"    line {line}\n" for line in range(70, 100)))
+
     def test_a_program_without_a_report_has_failed(self):
         for report in None, "", "<testsuites><testcase", "<testsuites/>":
             with self.subTest(report=report):

@@ -172,11 +172,13 @@ void Lanes::hold_back(SlotId id) {
     settle(lane_id);
 }
 
-void Lanes::go_on(LaneKey key) {
-    const LaneId id = table_.find(key);
-    if (id == kNoLane || !lanes_[id].waiting || !lanes_[id].waiting->held_back) return;
+bool Lanes::go_on(LaneKey key) {
+    LaneId id = table_.find(key);
+    if (id == kNoLane || !lanes_[id].waiting || !lanes_[id].waiting->held_back) return false;
     lanes_[id].waiting->held_back = false;
     resume(key);
+    id = table_.find(key);
+    return id != kNoLane && (!lanes_[id].waiting || lanes_[id].waiting->holds == 0);
 }
 
 void Lanes::resume(LaneKey key) {

@@ -124,8 +124,9 @@ class Lanes {
         const Lane& lane = lane_of(slot);
         return lane.waiting && lane.waiting->held_back;
     }
-    /// Ends a `hold_back`.
-    void go_on(LaneKey key);
+    /// Ends a `hold_back`. False: nothing of the key goes on by it, as it was withdrawn meanwhile
+    /// or the key is held for something else, too.
+    bool go_on(LaneKey key);
     /// Ends one `hold` or `hold_key`; the key goes on when all are ended. No effect when the key
     /// is not held.
     void resume(LaneKey key);

@@ -56,6 +56,8 @@ void Flow::withdraw(core::LaneKey key, core::TenantId tenant) {
             tenants.set_aside(tenant, event);
         }
     }
+    // Were it the probe of a part that is down, others of that part would wait for it.
+    if (!parts.empty()) parts.heard(key, clock.boot_us());
     release_waiting();
 }
 

@@ -147,7 +147,10 @@ void Verdict::try_parts(std::int64_t now_us) {
     if (flow_.parts.empty() || flow_.circuit.state() != core::Circuit::State::kClosed) return;
     going_on_.clear();
     flow_.parts.take_due(now_us, flow_.lanes.in_flight(), going_on_);
-    for (const core::LaneKey key : going_on_) flow_.lanes.go_on(key);
+    for (const core::LaneKey key : going_on_) {
+        // Its events were set aside meanwhile, or a dead letter blocks it: it tells nothing.
+        if (!flow_.lanes.go_on(key)) flow_.parts.heard(key, now_us);
+    }
 }
 
 // An event that is at fault itself was no probe of the part that its key waited for.

@@ -692,6 +692,25 @@ TEST_F(PipelineTest, ALookThatBeganBeforeADeadLetterWasWrittenDoesNotUnblockItsK
     EXPECT_EQ(arrived(), "2 ");
 }
 
+// One key at a time is tried while a topic is down; this one may be blocked for days.
+TEST_F(PipelineTest, ABlockedKeyIsNotWhatATopicThatIsDownIsTriedWith) {
+    table_.insert("1", "k");
+    table_.insert("2", "other");
+    destination_->set_topic_down("events", true);
+    MemorySink sink(destination_, {.across_topics = false});
+    open(sink, OnDeadLetter::kBlockKey);
+    step(3);
+    EXPECT_GT(stats_.parts_down.load(), 0);
+    Feedback blocked;
+    blocked.look = queue_.begin_look();
+    blocked.dead_keys.emplace({spi::DeadKey{"", "k"}});
+    queue_.answer(0, std::move(blocked));
+    step();
+    destination_->set_topic_down("events", false);
+    step(30);
+    EXPECT_EQ(arrived(), "2 ");
+}
+
 TEST_F(PipelineTest, AnEventWhoseTopicIsMissingWaitsWithItsKeyAndCountsNoAttempt) {
     table_.insert("1", "k");
     table_.insert("2", "k");

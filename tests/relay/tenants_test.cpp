@@ -131,6 +131,47 @@ TEST_F(TenantsOfARoute, NothingOfAPausedTenantIsSentAndOthersGoOn) {
     EXPECT_EQ(table_.unfinished(), 600U) << "only the recorder takes rows out";
 }
 
+// A topic that is down is tried with one key after another.
+TEST_F(TenantsOfARoute, OneThatIsPausedIsNotWhatATopicThatIsDownIsTriedWith) {
+    MemorySink sink(destination_, {.across_topics = false});
+    open(sink);
+    destination_->set_topic_down("events", true);
+    insert("a", "k", 3);
+    insert("b", "k", 3);
+    step(3);
+    EXPECT_GT(stats_.parts_down.load(), 0);
+    pause({"a"});
+    step(3);
+    destination_->set_topic_down("events", false);
+    step(30);
+    EXPECT_EQ(arrived("b"), 3U);
+    EXPECT_EQ(arrived("a"), 0U);
+    pause({});
+    step(30);
+    EXPECT_EQ(arrived("a"), 3U);
+    expect_order();
+}
+
+TEST_F(TenantsOfARoute, OnePausedJustAsATopicThatIsDownIsTriedWithItGivesItsTurnToAnother) {
+    MemorySink sink(destination_, {.across_topics = false});
+    open(sink);
+    destination_->set_topic_down("events", true);
+    insert("a", "k", 3);
+    insert("b", "k", 3);
+    step();
+    // Its turn comes, and its row cannot be had.
+    table_.set_away(true);
+    step(10);
+    pause({"a"});
+    destination_->set_topic_down("events", false);
+    step();
+    table_.set_away(false);
+    step(30);
+    EXPECT_EQ(arrived("b"), 3U);
+    EXPECT_EQ(arrived("a"), 0U);
+    expect_order();
+}
+
 TEST_F(TenantsOfARoute, WhatIsInMemoryOfATenantStaysThereWhenItIsPaused) {
     destination_->set_paused(true);
     options_.max_unrecorded = 20;

@@ -280,8 +280,13 @@ void Deployment::handle_letters() {
     }
     if (filter.ids.empty()) return;
     if (!settling_ && random.chance(0.3)) {
-        for (const std::string& id : filter.ids) judge_.letter_gone(number_of(id));
+        // Also those of the same events that are written while it waits for a lock.
+        const auto gone = [&] {
+            for (const std::string& id : filter.ids) judge_.letter_gone(number_of(id));
+        };
+        gone();
         if (desk->discard_dead(filter).ok()) did("letters are discarded");
+        gone();
         return;
     }
     if (settling_ || random.chance(0.7)) {

@@ -731,6 +731,32 @@ TEST_F(SqliteSource, AnOlderStateThatIsRestoredInPlaceEndsTheTermAndTheNextOneRe
     EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "d"}));
 }
 
+// As where writers go on while the term ends: its numbering is soon past the old one's end.
+TEST_F(SqliteSource, AnOlderStateThatOneHasSeenIsOneForTheRestOfTheTermWhateverIsWrittenToIt) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    batch.clear();
+    ASSERT_EQ(reader->read(kAll, batch).error().code, ErrorCode::kServerChanged);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('c', 't'), ('d', 't'), ('e', 't')");
+    done.finished.push_back({0, {1, 2}});
+    const Status late = recorder->record(done);
+    ASSERT_FALSE(late.ok());
+    EXPECT_EQ(late.error().code, ErrorCode::kServerChanged);
+    source->begin_term();
+    ASSERT_TRUE(recorder->begin(done.epoch, std::vector<spi::RouteName>{{"default", {}}}).ok());
+    const auto next = value_of(source->open_reader("default", {}));
+    EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"c", "d", "e"}));
+}
+
 TEST_F(SqliteSource, AJournalThatCannotBeOpenedIsWaitedFor) {
     db_.exec("PRAGMA journal_mode = DELETE");
     const auto source = open();
@@ -831,6 +857,7 @@ TEST_F(SqliteSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHoldsItsLea
     EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
     const auto epoch = value_of(lease->acquire("test", 600s));
     ASSERT_TRUE(epoch);
+    source->begin_term();
     const auto next = value_of(source->open_recorder());
     const std::vector<spi::RouteName> routes{{"default", {}}};
     auto begun = value_of(next->begin(*epoch, routes));

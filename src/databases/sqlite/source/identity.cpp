@@ -1,6 +1,7 @@
 #include "databases/sqlite/source/identity.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/sql_text.h"
 #include "databases/sqlite/source/route_ledgers.h"
@@ -35,7 +36,19 @@ LeaseWritten Identity::lease() const {
     return lease_;
 }
 
+Status Identity::changed() const {
+    const core::Lock lock(mutex_);
+    return changed_;
+}
+
+Status Identity::note_changed(ErrorInfo error) const {
+    const core::Lock lock(mutex_);
+    changed_ = std::move(error);
+    return changed_;
+}
+
 Status Identity::check(Database& database) const {
+    if (Status before = changed(); !before.ok()) return before;
     const std::uint64_t lowered = times_lowered();
     const LeaseWritten before = lease();
     if (before.epoch == 0) return {};
@@ -57,13 +70,15 @@ Status Identity::check(Database& database) const {
     if (same && now.expires_us >= before.expires_us) return {};
     // Renewed for less as this looked: the clock was set back.
     if (times_lowered() != lowered) return check(database);
-    return {ErrorCode::kServerChanged, Advice::kStop,
-            "the lease is as it was before this relay renewed it: an older state of the file was "
-            "restored"};
+    return note_changed({ErrorCode::kServerChanged, Advice::kStop, "",
+                         "the lease is as it was before this relay renewed it: an older state of "
+                         "the file was restored"});
 }
 
 void Identity::begin_term() {
     reached_.store(0, std::memory_order_relaxed);
+    const core::Lock lock(mutex_);
+    changed_ = {};
 }
 
 void Identity::reached(spi::Position position) {
@@ -73,12 +88,13 @@ void Identity::reached(spi::Position position) {
     }
 }
 
-Status Identity::check_given(const Table& table, spi::Position given, spi::Position reached) {
+Status Identity::check_given(const Table& table, spi::Position given, spi::Position reached) const {
     if (given >= reached) return {};
-    return {ErrorCode::kServerChanged, Advice::kStop,
-            "table " + table.name + " in " + table.path + " has given positions up to " +
-                std::to_string(given) + " and had reached " + std::to_string(reached) +
-                ": an older state was restored, or the table began anew"};
+    return note_changed({ErrorCode::kServerChanged, Advice::kStop, "",
+                         "table " + table.name + " in " + table.path +
+                             " has given positions up to " + std::to_string(given) +
+                             " and had reached " + std::to_string(reached) +
+                             ": an older state was restored, or the table began anew"});
 }
 
 Status Identity::check_given(const Table& table, Database& database) const {

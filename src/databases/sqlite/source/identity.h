@@ -34,7 +34,8 @@ class Identity {
     [[nodiscard]] LeaseWritten lease() const;
 
     /// Behind rows that were read, or in a transaction that writes. `kServerChanged`: an older
-    /// state was restored. `kLeaseLost`: another relay has it by now.
+    /// state was restored, which holds for the rest of the term once anybody has seen it, as it may
+    /// get past where the old one ended. `kLeaseLost`: another relay has it by now.
     Status check(Database& database) const;
 
     /// A term begins: of the table's positions nothing is known yet.
@@ -46,7 +47,7 @@ class Identity {
     /// out again. To be asked before anything is read or written, or nobody tells the old from the
     /// new. `reached`: what `highest_reached` said before `given` was read, as other readers get
     /// further meanwhile.
-    static Status check_given(const Table& table, spi::Position given, spi::Position reached);
+    Status check_given(const Table& table, spi::Position given, spi::Position reached) const;
     [[nodiscard]] spi::Position highest_reached() const {
         return reached_.load(std::memory_order_relaxed);
     }
@@ -55,11 +56,15 @@ class Identity {
 
   private:
     [[nodiscard]] std::uint64_t times_lowered() const;
+    [[nodiscard]] Status changed() const;
+    /// Returns `error`, which holds for the rest of the term.
+    Status note_changed(ErrorInfo error) const;
 
     const std::string sql_;
     mutable core::Mutex mutex_;
     LeaseWritten lease_ OUTBOX_GUARDED_BY(mutex_);
     std::uint64_t times_lowered_ OUTBOX_GUARDED_BY(mutex_) = 0;  // what it lasts to
+    mutable Status changed_ OUTBOX_GUARDED_BY(mutex_);
     std::atomic<spi::Position> reached_{0};
 };
 

@@ -77,7 +77,7 @@ Status PositionReader::check_life(Statement& last_position) const {
     const spi::Position last = last_position.step() ? last_position.integer(0) : 0;
     Status status = last_position.status();
     last_position.reset();
-    return status.ok() ? Identity::check_given(table_, last, reached) : status;
+    return status.ok() ? identity_.check_given(table_, last, reached) : status;
 }
 
 Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& limits,

@@ -121,7 +121,9 @@ SimEvent Deployment::make_event(Random& random, const std::vector<std::string>& 
     event.type = random.chance(0.5) ? "a" : "b";
     if (random.chance(trouble)) {
         event.trouble = static_cast<Trouble>(random.between(1, 6));
-        if (!settings_.timeouts && event.trouble == Trouble::kTimesOut) {
+        // With more of them than are spared for probes nothing shows whose fault it is.
+        if (event.trouble == Trouble::kTimesOut &&
+            (!settings_.timeouts || ++timing_out_ > settings_.options.max_unrecorded / 4)) {
             event.trouble = Trouble::kFailsAlways;
         }
         // The table refuses it.

@@ -146,6 +146,7 @@ class Deployment {
     std::vector<std::string> names_{"first", "second"};  // of routes, as they are configured
     int writing_ = 0;
     bool settling_ = false;
+    std::size_t timing_out_ = 0;  // events so far that get no answer
     std::int64_t copied_us_ = kNever;
 
   private:

@@ -82,6 +82,7 @@ int run_migrate(const runtime::Invocation& invocation) {
         return runtime::kExitOk;
     }
     const auto applied = migrate(source->url, options);
+    const bool limits = options.max_payload_bytes && options.side != MigrationSide::kConsumer;
     if (json) {
         ordered_json list = ordered_json::array();
         for (const Migration& migration : applied) {
@@ -89,20 +90,26 @@ int run_migrate(const runtime::Invocation& invocation) {
                             {"version", migration.version},
                             {"name", migration.name}});
         }
-        print_json({{"applied", list}});
+        ordered_json done{{"applied", list}};
+        if (limits) done["max_payload"] = *options.max_payload_bytes;
+        print_json(done);
         return runtime::kExitOk;
     }
     for (const Migration& migration : applied) {
         std::cout << "applied " << migration.side << " " << migration.version << " "
                   << migration.name << "\n";
     }
+    if (limits) {
+        std::cout << "outbox_events takes payloads of up to " << *options.max_payload_bytes
+                  << " bytes from now on\n";
+    }
     if (options.layout && options.side != MigrationSide::kConsumer) {
         std::cout << "outbox_events is laid out for after_publish = "
                   << layout_name(*options.layout) << "\n";
         return runtime::kExitOk;
     }
-    std::cout << (applied.empty() ? "nothing to do: the tables are up to date\n"
-                                  : "the tables are up to date\n");
+    std::cout << (applied.empty() && !limits ? "nothing to do: the tables are up to date\n"
+                                             : "the tables are up to date\n");
     return runtime::kExitOk;
 }
 

@@ -128,7 +128,20 @@ class Explainer {
         if (row()->available_at_us != 0 && !facts_.trace.delayed) {
             add(row()->available_at_us, "", "due, as it was delayed until then");
         }
-        if (row()->finished) add(row()->finished_at_us, "", "published, as its row says");
+        if (!row()->finished) return;
+        if (is_given_up()) {
+            add(0, "", "given up on, as its row says", true);
+        } else {
+            add(row()->finished_at_us, "", "published, as its row says");
+        }
+    }
+
+    // A status column tells what was given up on from what was published; here its time does.
+    [[nodiscard]] bool is_given_up() const {
+        return row() && row()->finished && row()->finished_at_us == 0 &&
+               (!facts_.dead.empty() || was_discarded()) &&
+               std::none_of(facts_.trace.routes.begin(), facts_.trace.routes.end(),
+                            [](const TracedRoute& route) { return route.finished; });
     }
 
     [[nodiscard]] bool is_dead_in(const std::string& route) const {
@@ -243,7 +256,7 @@ class Explainer {
             out_.state = "waiting";
         } else if (!facts_.dead.empty() || any_delivery(/*dead=*/true)) {
             out_.state = "dead";
-        } else if (row()) {
+        } else if (row() && !is_given_up()) {
             out_.state = "sent";
         } else if (was_received()) {
             const auto applied = [](const ReceivedMessage& one) {
@@ -578,7 +591,7 @@ class Explainer {
     }
 
     void tell_gone() {
-        if (!facts_.trace.routes.empty()) {
+        if (!row() && !facts_.trace.routes.empty()) {
             out_.remarks.push_back(
                 "its row is gone from " + facts_.table.name +
                 ", and attempts of it are still known: somebody deleted the row, or it was sent "

@@ -179,6 +179,17 @@ std::string_view payload_type_name(PayloadType type) {
     return "jsonb";
 }
 
+void refuse_payload_limit(const std::string& where, std::int64_t limit, std::int64_t count,
+                          std::int64_t largest) {
+    throw Error(ErrorCode::kMigrationRefused, Advice::kStop,
+                where + " has " + std::to_string(count) + " delayed event" +
+                    (count == 1 ? "" : "s") + " with more than " + std::to_string(limit) +
+                    " bytes of payload, which would never be sent. The limit stays what it is: "
+                    "give --max-payload of at least " +
+                    std::to_string(largest) +
+                    ", wait until they are due, or cancel them (`outbox scheduled cancel`).");
+}
+
 std::vector<Migration> run_migrations(MigrationTarget& target, const MigrateOptions& options) {
     const auto known = embedded_migrations(target.database(), options.side);
     std::vector<Migration> applied;

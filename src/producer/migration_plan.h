@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -56,6 +57,11 @@ std::optional<EmbeddedMigration> next_migration(std::span<const EmbeddedMigratio
 /// The error for `--payload` beside a table that has another type.
 [[noreturn]] void refuse_payload_type(const std::string& where, std::string_view actual,
                                       std::string_view wanted);
+
+/// The error for `--max-payload` where `count` delayed events have larger payloads, up to `largest`
+/// bytes: none of them would become an event.
+[[noreturn]] void refuse_payload_limit(const std::string& where, std::int64_t limit,
+                                       std::int64_t count, std::int64_t largest);
 
 [[nodiscard]] std::string_view payload_type_name(PayloadType type);
 

@@ -188,6 +188,21 @@ TEST_F(Doctor, WarnsOfWhatWorksAndLosesSomething) {
 }
 
 // Not mended by --fix: a relay that runs would stop.
+TEST_F(Doctor, WarnsOfDelayedEventsThatTheTableRefuses) {
+    EXPECT_THAT(doctor({}).out, HasSubstr("ok       delayed events: none is overdue"));
+    admin_.exec(
+        "ALTER TABLE outbox_events ADD CHECK (topic <> 'no'); "
+        "SELECT outbox_emit(topic => 'no', payload => '{}', available_at => now() + interval '1 "
+        "day') FROM generate_series(1, 2); "
+        "UPDATE outbox_scheduled SET available_at = now() - interval '11 minutes'");
+    const Finished found = doctor({});
+    EXPECT_EQ(found.status.code, 0) << found.err;
+    EXPECT_THAT(found.out, AllOf(HasSubstr("warning  delayed events: 2 were due more than 10 min"),
+                                 HasSubstr("event=delayed_refused"),
+                                 HasSubstr(admin_.value("SELECT min(id::text) FROM "
+                                                        "outbox_scheduled"))));
+}
+
 TEST_F(Doctor, WarnsOfAnUnloggedTable) {
     admin_.exec("DROP PUBLICATION outbox");
     admin_.exec("ALTER TABLE outbox_events SET UNLOGGED");
@@ -387,6 +402,17 @@ TEST(DoctorOnSqlite, HasTheJournalMended) {
     EXPECT_EQ(doctor({"--fix"}).out, "PRAGMA journal_mode = WAL;\n");
     EXPECT_THAT(doctor({}).out, AllOf(HasSubstr("ok       journal: write-ahead log"),
                                       HasSubstr("0 problems, 0 warnings")));
+}
+
+TEST(DoctorOnSqlite, WarnsOfDelayedEventsThatTheTableRefuses) {
+    OutboxBinary outbox;
+    const std::string path = outbox.file("shop.db").string();
+    ASSERT_EQ(outbox.run({"migrate", "--db", "sqlite://" + path}).status.code, 0);
+    Sqlite(path).exec(
+        "INSERT INTO outbox_scheduled (id, topic, payload, available_at) VALUES "
+        "('01939d3e-7c00-7aaa-8000-000000000001', 't', '{}', (unixepoch() - 660) * 1000000)");
+    EXPECT_THAT(outbox.run({"doctor", "--from", "sqlite://" + path, "--to", "stdout:"}).out,
+                HasSubstr("warning  delayed events: 1 was due more than 10 minutes ago"));
 }
 
 TEST(DoctorOnSqlite, LooksAtTheConsumersDatabaseToo) {

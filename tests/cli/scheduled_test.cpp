@@ -131,6 +131,22 @@ TEST_P(Audited, ADelayedEventThatIsNeverDueIsListedToo) {
     EXPECT_EQ(result({"scheduled", "list"}).size(), 1U);
 }
 
+// It would wait for ever, and nothing but the relay's log would tell.
+TEST_P(Audited, NoLimitOfPayloadsKeepsADelayedEventFromBeingSent) {
+    delay(kFirst, "k", "+1 hour");
+    sql("UPDATE outbox_scheduled SET payload = '{\"n\": \"" + std::string(3'000, 'x') + "\"}'");
+    const Finished refused = run_on({"migrate", "--max-payload", "2048"});
+    EXPECT_EQ(refused.status.code, 4);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("1 delayed event with more than 2048 bytes"),
+                                   HasSubstr("--max-payload of at least 3009")));
+    sql("INSERT INTO outbox_events (topic, payload) VALUES ('t', '{\"n\": \"" +
+        std::string(4'000, 'x') + "\"}')");
+    EXPECT_EQ(result({"migrate", "--max-payload", "3009"})["max_payload"], 3009);
+    EXPECT_EQ(result({"scheduled", "cancel", "--key", "k"})["matched"], 1);
+    EXPECT_THAT(run_on({"migrate", "--max-payload", "2048"}).out,
+                HasSubstr("outbox_events takes payloads of up to 2048 bytes from now on"));
+}
+
 TEST_P(Audited, DelayedEventsOfATableOfOnesOwnThereAreNone) {
     sql("CREATE TABLE mine (id bigint PRIMARY KEY, event_type text, payload text, created_at "
         "timestamp)");

@@ -184,6 +184,24 @@ TEST(Explanation, DoesNotTakeADiscardedLetterForAnAcknowledgement) {
     EXPECT_TRUE(says(explain(all), "or its dead letter was of this route and discarded"));
 }
 
+// As in an adopted table with a status column: FAILED is no longer pending.
+TEST(Explanation, DoesNotTakeARowThatWasGivenUpOnForOneThatWasPublished) {
+    Facts all = facts();
+    all.trace.row->finished = true;
+    all.dead = {{.id = all.id, .route = "billing"}};
+    EXPECT_EQ(explain(all).state, "dead");
+    EXPECT_TRUE(says(explain(all), "given up on, as its row says"));
+    EXPECT_FALSE(says(explain(all), "published, as"));
+    all.dead.clear();
+    all.audit = {{.at_us = kNow, .who = "root", .action = "dead discard", .detail = "ids"}};
+    EXPECT_EQ(explain(all).state, "gone");
+    EXPECT_TRUE(says(explain(all), "its dead letter was discarded"));
+    EXPECT_FALSE(says(explain(all), "published, as"));
+    all.trace.row->finished_at_us = kNow;
+    EXPECT_EQ(explain(all).state, "sent") << "it was delivered since";
+    EXPECT_TRUE(says(explain(all), "published, as its row says"));
+}
+
 TEST(Explanation, OfARowThatIsGoneWhileItFailedIsNotThatOfAnUnknownId) {
     Facts all = facts();
     all.trace.row.reset();

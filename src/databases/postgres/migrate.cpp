@@ -122,13 +122,15 @@ std::string payload_limit(std::int64_t bytes, bool binary, const Place& place) {
     const std::string most = std::to_string(bytes);
     const std::string size = binary ? "octet_length(payload)" : "octet_length(payload::text)";
     std::string sql = place.guard() + kLockTimeout;
-    for (const char* const table : {"outbox_events", "outbox_scheduled"}) {
-        sql += "ALTER TABLE " + place.quoted_schema + "." + table +
+    for (const bool delayed : {false, true}) {
+        // What is delayed has to pass when it is due.
+        sql += "ALTER TABLE " + place.quoted_schema +
+               (delayed ? ".outbox_scheduled" : ".outbox_events") +
                " DROP CONSTRAINT outbox_payload_size,\n    ADD CONSTRAINT outbox_payload_size "
                "CHECK (\n        CASE WHEN " +
                size + " > " + most + "\n             THEN " + place.quoted_schema +
-               ".outbox_refuse_payload(" + size + ", " + most +
-               ")\n             ELSE true END) NOT VALID;\n";
+               ".outbox_refuse_payload(" + size + ", " + most + ")\n             ELSE true END)" +
+               (delayed ? "" : " NOT VALID") + ";\n";
     }
     return sql + "COMMIT;\n";
 }
@@ -315,6 +317,7 @@ class PostgresTarget final : public MigrationTarget {
         if (layout_) change_layout();
         if (max_payload_bytes_) {
             const bool binary = event_table().payload_type == "bytea";
+            require_room_for_delayed(binary);
             change_table(payload_limit(*max_payload_bytes_, binary, place_));
         }
         change_table(publication(place_));
@@ -322,6 +325,17 @@ class PostgresTarget final : public MigrationTarget {
     }
 
   private:
+    // In words that say what to do; the constraint refuses them, too.
+    void require_room_for_delayed(bool binary) {
+        const std::string size = binary ? "octet_length(payload)" : "octet_length(payload::text)";
+        const Rows larger =
+            query("SELECT count(*), coalesce(max(" + size + "), 0) FROM " + place_.quoted_schema +
+                  ".outbox_scheduled WHERE " + size + " > " + std::to_string(*max_payload_bytes_));
+        if (larger.integer(0, 0) == 0) return;
+        refuse_payload_limit(where_, *max_payload_bytes_, larger.integer(0, 0),
+                             larger.integer(0, 1));
+    }
+
     void change_layout() {
         const bool keep = *layout_ == TableLayoutKind::kKeep;
         const Rows kept = query(

@@ -324,6 +324,14 @@ class SqliteTarget final : public MigrationTarget {
     }
     void change_payload_limit(std::int64_t bytes) {
         begin_alone();
+        auto larger = prepare(
+            "SELECT count(*), coalesce(max(length(CAST(payload AS blob))), 0) FROM "
+            "outbox_scheduled WHERE length(CAST(payload AS blob)) > " +
+            std::to_string(bytes));
+        if (larger.step() && larger.integer(0) > 0) {
+            refuse_payload_limit(where_, bytes, larger.integer(0), larger.integer(1));
+        }
+        larger.reset();
         auto version = prepare("PRAGMA schema_version");
         const std::int64_t next = version.step() ? version.integer(0) + 1 : 1;
         version.reset();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/delayed.h"
 #include "core/sql_text.h"
 #include "databases/postgres/schema_objects.h"
 
@@ -137,6 +138,20 @@ Status look_at_vacuum(Connection& connection, const Table& table,
         add(findings, Grade::kOk,
             "vacuum: " + std::to_string(dead) + " dead rows, " + rows->string(0, 4) + " in all");
     }
+    return {};
+}
+
+// A relay that leads moves them within seconds, unless the table refuses them.
+Status look_at_delayed(Connection& connection, const Table& table,
+                       std::vector<spi::Finding>& findings) {
+    const Result<Rows> rows = connection.query(
+        "SELECT count(*), min(id::text) FROM (SELECT id FROM " + quote_identifier(table.schema) +
+        ".outbox_scheduled WHERE available_at < clock_timestamp() - interval '" +
+        std::to_string(core::kOverdueS) + " s' ORDER BY available_at LIMIT " +
+        std::to_string(core::kMaxOverdue) + ") x");
+    // Its right is told of with the others.
+    if (!rows.ok()) return rows.error().code == ErrorCode::kNoRights ? Status() : rows.status();
+    findings.push_back(core::judge_delayed(rows->integer(0, 0), rows->string(0, 1)));
     return {};
 }
 
@@ -315,6 +330,7 @@ Status look_at_health(Connection& connection, const Table& table,
     Status status = look_at_clock(connection, findings);
     if (status.ok()) status = look_at_durability(connection, table, findings);
     if (status.ok()) status = look_at_vacuum(connection, table, findings);
+    if (status.ok() && table.has_scheduled) status = look_at_delayed(connection, table, findings);
     if (status.ok() && table.keep) status = look_at_segments(connection, table, findings);
     if (status.ok() && table.by_position) status = look_at_numbers(connection, table, findings);
     if (status.ok() && !table.keep && !table.mark) {

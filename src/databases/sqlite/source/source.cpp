@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/delayed.h"
 #include "core/embedded_sql.h"
 #include "core/sql_text.h"
 #include "core/table_shape.h"
@@ -145,6 +146,7 @@ class SqliteSource final : public spi::Source {
             if (index.error().code != ErrorCode::kTableShape) return index;
             findings.push_back({kFail, "side tables: " + index.error().message, {}});
         }
+        if (Status status = tell_delayed(**database, findings); !status.ok()) return status;
         Statement mode(**database, "PRAGMA journal_mode");
         const bool wal = mode.step() && mode.text(0) == "wal";
         findings.push_back(
@@ -194,6 +196,21 @@ class SqliteSource final : public spi::Source {
             return {};
         }
         findings.push_back({spi::Finding::Grade::kOk, "index: the read is served by an index", {}});
+        return {};
+    }
+
+    // A relay that leads moves them within seconds, unless the table refuses them.
+    Status tell_delayed(Database& database, std::vector<spi::Finding>& findings) const {
+        if (!table_.native) return {};
+        Statement there(database, "SELECT 1 FROM sqlite_master WHERE name = 'outbox_scheduled'");
+        if (!there.step()) return there.status();
+        Statement overdue(database,
+                          "SELECT count(*), coalesce(min(id), '') FROM (SELECT id FROM "
+                          "outbox_scheduled WHERE available_at < ?1 ORDER BY available_at LIMIT " +
+                              std::to_string(core::kMaxOverdue) + ")");
+        overdue.bind(now_us() - core::kOverdueS * 1'000'000);
+        if (!overdue.step()) return overdue.status();
+        findings.push_back(core::judge_delayed(overdue.integer(0), overdue.string(1)));
         return {};
     }
 

@@ -353,13 +353,15 @@ bool Lanes::return_due(const Due& due) {
     return true;
 }
 
-void Lanes::give_way() {
+void Lanes::give_way(std::vector<SlotId>& letters) {
     giving_way_.clear();
     for (SlotId id = fresh_.first; id != kNoSlot; id = slots_[id].ready_next) {
         const Slot& slot = slots_[id];
         const Lane& lane = lanes_[slot.lane];
-        const bool handed_out = lane.waiting && lane.waiting->outstanding > 0;
-        if (lane.head == id && lane.in_flight == 0 && !handed_out && slot.work.dead_id == 0) {
+        if (lane.head != id || lane.in_flight > 0) continue;
+        if (slot.work.dead_id != 0) {
+            letters.push_back(id);
+        } else {
             giving_way_.push_back(slot.lane);
         }
     }

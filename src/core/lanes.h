@@ -173,9 +173,10 @@ class Lanes {
     [[nodiscard]] bool return_due(const Due& due);
 
     /// Keys that are ready with an event that was not sent before wait, as if they were due: what
-    /// is exposed, and cannot come back for want of memory, has theirs. Not where something of the
-    /// key is under way, nor a dead letter that is sent again.
-    void give_way();
+    /// is exposed, and cannot come back for want of memory, has theirs; what `take_due` gave of
+    /// them is to be returned. Not where something of the key is under way. Appends dead letters
+    /// that are ready, which the caller withdraws.
+    void give_way(std::vector<SlotId>& letters);
     /// Whether keys wait for `take_due` with `fresh`.
     [[nodiscard]] bool fresh_wait() const { return !fresh_due_.empty(); }
 

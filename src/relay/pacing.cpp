@@ -35,10 +35,7 @@ Pacing::Pacing(Flow& flow, const Deps& deps, std::vector<spi::Delivery> failing)
 }
 
 void Pacing::refill(std::int64_t now_us) {
-    if (is_stuck()) {
-        flow_.lanes.give_way();
-        flow_.release_waiting();
-    }
+    if (is_stuck()) give_way();
     if (due_.empty()) {
         const bool probe = wants_probe();
         const bool fresh = probe || flow_.may_send();
@@ -135,6 +132,15 @@ bool Pacing::is_stuck() const {
     return flow_.held.bytes() >= flow_.options.max_in_flight_bytes &&
            flow_.lanes.in_flight() == 0 && flow_.unrecorded == 0 && !flow_.may_send() &&
            flow_.circuit.state() == core::Circuit::State::kClosed;
+}
+
+void Pacing::give_way() {
+    letters_.clear();
+    flow_.lanes.give_way(letters_);
+    for (const core::SlotId letter : letters_) {
+        flow_.withdraw(flow_.lanes.key(letter), flow_.lanes.tenant(letter));
+    }
+    flow_.release_waiting();
 }
 
 // There is nothing else to probe with than what gave up its memory.
@@ -423,6 +429,13 @@ void Pacing::admit_redelivery(spi::DeadLetter&& letter) {
     const core::TenantId tenant =
         flow_.tenants.of(letter.event.events()[0].tenant_id, flow_.clock.boot_us());
     if (flow_.tenants.is_paused(tenant)) return;
+    // It would take the memory of what may be sent, or of what may be a better probe.
+    if (!flow_.may_send() || flow_.circuit.state() != core::Circuit::State::kClosed) return;
+    // One at a time goes however full it is, as a backlog may keep it full for long.
+    if (flow_.held.bytes() >= flow_.options.max_in_flight_bytes &&
+        flow_.redeliveries.under_way() > 0) {
+        return;
+    }
     Redeliveries::State& redelivery = flow_.redeliveries.begin(letter.dead_id);
     redelivery.attempts_before = letter.attempts;
     redelivery.unmatched = letter.unmatched;

@@ -58,6 +58,7 @@ class Pacing {
     [[nodiscard]] std::size_t room() const;
     [[nodiscard]] bool may_read() const;
     [[nodiscard]] bool is_stuck() const;
+    void give_way();
     [[nodiscard]] bool wants_probe() const;
     [[nodiscard]] bool lacks_probe() const;
     [[nodiscard]] bool may_refill() const;
@@ -88,6 +89,7 @@ class Pacing {
     std::vector<core::Lanes::Due> due_;     // positions to fetch; kept when fetching fails
     std::vector<TenantQueues::Back> back_;  // scratch of `take_back`
     std::vector<spi::Position> positions_;  // scratch of `refill` and `take_back`
+    std::vector<core::SlotId> letters_;     // scratch of `give_way`
     std::vector<std::string> aside_;        // scratch of `read`
     std::optional<std::vector<std::string>> to_pause_;
 

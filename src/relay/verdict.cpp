@@ -170,12 +170,17 @@ void Verdict::part_answers(core::LaneKey key) {
 
 void Verdict::whose_fault(core::SlotId slot, const ErrorInfo& error, bool suspect) {
     const core::Work work = flow_.lanes.work(slot);
-    const bool failed_again = work.dead_id == 0 && flow_.circuit.is_culprit(work.ref()) &&
+    const bool failed_again = flow_.circuit.is_culprit(work.ref()) &&
                               flow_.circuit.state() == core::Circuit::State::kHalfOpen;
     const Advice advice = judge(work.ref(), error, suspect);
     if (advice == Advice::kRetryDestination && failed_again && !suspect) {
-        // Its key gives up its memory, so that others can be read and show whose fault it is.
+        // It gives up its memory, so that others can be read and show whose fault it is.
         flow_.stats.error(error);
+        if (work.dead_id != 0) {
+            flow_.redeliveries.offered_again(work.dead_id, work.attempts);
+            redelivery_over(slot);
+            return;
+        }
         flow_.lanes.block(slot, work.attempts, flow_.circuit.opens_until_us(), false);
         flow_.release_waiting();
         return;

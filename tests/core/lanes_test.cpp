@@ -162,7 +162,10 @@ class Model {
     }
     void give_way() {
         for (const auto& [key, positions] : unfinished_) troubled_.insert(key);
-        lanes_.give_way();
+        std::vector<SlotId> letters;
+        lanes_.give_way(letters);
+        RC_ASSERT(letters.empty());
+        return_due();
         // Nothing else can go than what was sent before.
         if (lanes_.in_flight() == 0 && due_.empty()) {
             const std::size_t exposed = lanes_.exposed();
@@ -512,6 +515,38 @@ TEST(Lanes, AKeyThatFailsGivesUpItsMemoryWhereTheRestOfItIsReturned) {
     EXPECT_EQ(due[2].position, 5);
 }
 
+TEST(Lanes, AKeyOfWhichMoreIsBeingFetchedGivesWayOnceThatIsReturned) {
+    Lanes lanes({8, 100, true});
+    for (const Position p : {1, 2, 3}) lanes.admit(1, event(p));
+    SlotId slot = kNoSlot;
+    ASSERT_EQ(send_next(lanes, slot), 1);
+    lanes.block(slot, 1, 0, true);
+    std::vector<Lanes::Due> due;
+    lanes.take_due(0, 10, due);
+    ASSERT_EQ(due.size(), 1U) << "what failed goes alone";
+    lanes.refill(due[0], 1, 0);
+    ASSERT_EQ(send_next(lanes, slot), 1);
+    lanes.acknowledge(slot);
+    due.clear();
+    lanes.take_due(0, 10, due);
+    ASSERT_EQ(due.size(), 2U);
+    lanes.refill(due[0], 2, 0);
+    std::vector<Lanes::Released> released;
+    lanes.take_released(released);
+    released.clear();
+    std::vector<SlotId> letters;
+    lanes.give_way(letters);
+    EXPECT_EQ(lanes.next_ready(), kNoSlot);
+    EXPECT_TRUE(lanes.return_due(due[1]));
+    lanes.take_released(released);
+    EXPECT_EQ(released.size(), 1U);
+    due.clear();
+    lanes.take_due(0, 10, due);
+    ASSERT_EQ(due.size(), 2U);
+    EXPECT_EQ(due[0].position, 2);
+    EXPECT_EQ(due[1].position, 3);
+}
+
 TEST(Lanes, WhatWasNotSentBeforeGivesWayUntilItMayBe) {
     Lanes lanes({8, 100, false});
     lanes.admit(1, event(1));
@@ -523,9 +558,12 @@ TEST(Lanes, WhatWasNotSentBeforeGivesWayUntilItMayBe) {
     std::vector<Lanes::Released> released;
     lanes.take_released(released);
     released.clear();
-    lanes.give_way();
+    std::vector<SlotId> letters;
+    lanes.give_way(letters);
     lanes.take_released(released);
-    EXPECT_EQ(released.size(), 2U) << "a dead letter is in no table to be read again";
+    EXPECT_EQ(released.size(), 2U);
+    ASSERT_EQ(letters.size(), 1U) << "a dead letter is in no table to be read again";
+    EXPECT_EQ(lanes.work(letters[0]).dead_id, 77);
     EXPECT_TRUE(lanes.next_due_us(true) == 0);
     std::vector<Lanes::Due> due;
     lanes.take_due(999, 10, due, false);

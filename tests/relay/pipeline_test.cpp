@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -922,27 +924,215 @@ TEST_P(PipelineWithALetter, ThatTimesOutLeavesProbesToTheRoute) {
     MemorySink sink(destination_, {});
     open(sink);
     step(5);
-    spi::DeadLetter letter;
-    letter.dead_id = 7;
-    letter.route = "default";
-    letter.position = position;
-    spi::EventView event;
-    event.position = position;
-    event.id = bad;
-    letter.event.add(event);
-    Feedback feedback;
-    feedback.look = queue_.begin_look();
-    feedback.redeliver.push_back(std::move(letter));
-    queue_.answer(0, std::move(feedback));
-    step(5);
+    const auto look = [&] {
+        spi::DeadLetter letter;
+        letter.dead_id = 7;
+        letter.route = "default";
+        letter.position = position;
+        spi::EventView event;
+        event.position = position;
+        event.id = bad;
+        letter.event.add(event);
+        Feedback feedback;
+        feedback.look = queue_.begin_look();
+        feedback.redeliver.push_back(std::move(letter));
+        queue_.answer(0, std::move(feedback));
+    };
+    look();
+    step();
     ASSERT_EQ(stats_.redelivering.load(), 1);
     for (int i = 0; i < 20; ++i) {
+        look();
         table_.insert("good-" + std::to_string(i), "g" + std::to_string(i));
         step(10);
     }
     step(50);
     EXPECT_EQ(destination_->records().size(), 20U);
 }
+// It fills the memory, so that nothing could be read that shows whose fault it is.
+TEST_F(PipelineTest, ALargeLetterThatTimesOutLeavesMemoryToTheRoute) {
+    const std::string bad(3'000, 'x');
+    destination_->fail(bad, {ErrorCode::kSinkTimeout, Advice::kRetryDestination, {}, "no"}, 100);
+    options_.max_in_flight_bytes = 2'000;
+    MemorySink sink(destination_, {});
+    open(sink);
+    std::size_t written = 20;
+    for (std::size_t i = 0; i < written; ++i) table_.insert("good-" + std::to_string(i), "g");
+    std::size_t given_up = 0;
+    for (int turns = 0; turns < 400 && given_up == 0; ++turns) {
+        spi::DeadLetter letter;
+        letter.dead_id = 7;
+        letter.route = "default";
+        spi::EventView event;
+        event.id = bad;
+        event.payload = bad;
+        letter.event.add_copy(event);
+        Feedback feedback;
+        feedback.look = queue_.begin_look();
+        feedback.redeliver.push_back(std::move(letter));
+        queue_.answer(0, std::move(feedback));
+        clock_.now_us += 1'000'000;
+        ASSERT_TRUE(pipeline_->step().ok());
+        std::vector<Outcomes> taken(1);
+        queue_.take(1, 0ms, taken);
+        given_up = taken[0].failed_again.size();
+        Feedback recorded;
+        recorded.recorded = taken[0].finished;
+        if (!recorded.empty()) queue_.answer(0, std::move(recorded));
+        if (turns % 10 != 0) continue;
+        table_.insert("more-" + std::to_string(turns), "m");
+        ++written;
+    }
+    EXPECT_EQ(given_up, 1U) << "it is known to be at fault";
+    step(20);
+    EXPECT_EQ(destination_->records().size(), written);
+}
+
+TEST_F(PipelineTest, LettersWaitForMemory) {
+    constexpr int kLetters = 20;
+    const std::string large(1'000, 'x');
+    options_.max_in_flight_bytes = 2'000;
+    destination_->set_paused(true);
+    MemorySink sink(destination_, {});
+    open(sink);
+    Feedback feedback;
+    feedback.look = queue_.begin_look();
+    for (int i = 1; i <= kLetters; ++i) {
+        spi::DeadLetter letter;
+        letter.dead_id = i;
+        letter.route = "default";
+        spi::EventView event;
+        event.id = "letter";
+        event.payload = large;
+        letter.event.add_copy(event);
+        feedback.redeliver.push_back(std::move(letter));
+    }
+    queue_.answer(0, std::move(feedback));
+    step(3);
+    EXPECT_GE(stats_.held_bytes.load(), 2'000);
+    EXPECT_LT(stats_.held_bytes.load(), 4'000);
+}
+
+// Memory and what may be sent are scarce, and fail what may: in the end nothing stands still. Of
+// what gets no answer there is no more than is spared for probes.
+class PipelineInNeed : public PipelineTest, public testing::WithParamInterface<int> {
+  protected:
+    int between(int least, int most) {
+        return std::uniform_int_distribution<int>(least, most)(random_);
+    }
+    bool chance(double share) { return std::bernoulli_distribution(share)(random_); }
+
+    ErrorInfo failure(ErrorCode code, Advice advice) { return {code, advice, {}, "as it is"}; }
+    void fail_some(const std::string& id) {
+        if (chance(0.1)) {
+            destination_->fail(id, failure(ErrorCode::kRecordRefused, Advice::kRetryEvent),
+                               static_cast<std::size_t>(between(1, 6)));
+        } else if (hanging_ > 0 && chance(0.05)) {
+            --hanging_;
+            destination_->fail(id, failure(ErrorCode::kSinkTimeout, Advice::kRetryDestination),
+                               static_cast<std::size_t>(between(1, 20)));
+        }
+    }
+    void write_some() {
+        const std::string key = keys_ > 0 && chance(0.8) ? "k" + std::to_string(between(1, keys_))
+                                                         : std::to_string(written_);
+        const bool large = chance(large_);
+        for (int i = between(1, 12); i > 0; --i) {
+            std::string id = std::to_string(++written_);
+            if (large) id += std::string(1'000, 'x');
+            fail_some(id);
+            table_.insert(id, key);
+        }
+    }
+    // One that an operator wants sent again.
+    void make_letter() {
+        const std::string id =
+            "letter " + std::to_string(letters_.size()) + std::string(chance(0.5) ? 1'000 : 1, 'x');
+        fail_some(id);
+        letters_.push_back(id);
+    }
+    // As the housekeeper offers it, each time until its retry is on disk.
+    void look(bool blocks) {
+        Feedback feedback;
+        feedback.look = queue_.begin_look();
+        for (std::size_t i = 0; i < letters_.size(); ++i) {
+            const auto dead_id = static_cast<std::int64_t>(i + 1);
+            if (settled_.contains(dead_id)) continue;
+            spi::DeadLetter letter;
+            letter.dead_id = dead_id;
+            letter.route = "default";
+            spi::EventView event;
+            event.id = letters_[i];
+            event.payload = letters_[i];
+            letter.event.add_copy(event);
+            feedback.redeliver.push_back(std::move(letter));
+        }
+        feedback.dead_keys.emplace();
+        if (blocks) {
+            for (int key = 1; key <= keys_; ++key) {
+                if (chance(0.3)) feedback.dead_keys->push_back({"", "k" + std::to_string(key)});
+            }
+        }
+        queue_.answer(0, std::move(feedback));
+    }
+    // As `step`, and what is settled of letters is heard of.
+    void turn(bool recording) {
+        clock_.now_us += between(1, 1'000) * 1'000;
+        const Status status = pipeline_->step();
+        ASSERT_TRUE(status.ok()) << describe(status.error());
+        if (!recording) return;
+        std::vector<Outcomes> taken(1);
+        queue_.take(1, 0ms, taken);
+        dead_ += taken[0].dead.size();
+        Feedback feedback;
+        feedback.recorded = taken[0].finished;
+        feedback.dead_lanes = taken[0].dead_lanes;
+        feedback.settled = taken[0].redelivered;
+        settled_.insert(feedback.settled.begin(), feedback.settled.end());
+        if (!feedback.empty()) queue_.answer(0, std::move(feedback));
+    }
+
+    std::mt19937_64 random_{static_cast<std::uint64_t>(GetParam())};
+    int keys_ = between(0, 5);
+    double large_ = between(0, 10) / 10.0;
+    int written_ = 0;
+    int hanging_ = 0;
+    std::vector<std::string> letters_;
+    std::set<std::int64_t> settled_;
+};
+
+TEST_P(PipelineInNeed, BringsAllOfIt) {
+    max_unrecorded_ = static_cast<std::size_t>(between(8, 24));
+    options_.max_in_flight_bytes = static_cast<std::size_t>(between(1'000, 4'000));
+    options_.batch_size = static_cast<std::size_t>(between(1, 20));
+    hanging_ = static_cast<int>(max_unrecorded_ / 4);
+    retry_ = {between(100, 2'000), 20'000, 1'000};
+    const bool in_order = chance(0.7);
+    MemorySink sink(destination_, {.fail_stop_order = in_order});
+    open(sink, OnDeadLetter::kBlockKey);
+    for (int turns = between(10, 80); turns > 0; --turns) {
+        if (chance(0.5)) write_some();
+        if (chance(0.05)) make_letter();
+        if (chance(0.1)) destination_->set_paused(chance(0.5));
+        if (chance(0.1)) destination_->set_down(chance(0.3));
+        if (chance(0.2)) look(true);
+        turn(chance(0.8));
+    }
+    destination_->set_paused(false);
+    destination_->set_down(false);
+    const std::size_t all = static_cast<std::size_t>(written_) + letters_.size();
+    for (int turns = 0; turns < 20'000; ++turns) {
+        if (turns % 50 == 0 && destination_->records().size() == all) break;
+        if (turns % 10 == 0) look(false);
+        turn(true);
+    }
+    EXPECT_EQ(destination_->records().size(), all);
+    EXPECT_EQ(dead_, 0U);
+    for (int turns = 0; turns < 10; ++turns) turn(true);
+    EXPECT_EQ(stats_.held_bytes.load(), 0);
+}
+INSTANTIATE_TEST_SUITE_P(From, PipelineInNeed, testing::Range(0, 100));
+
 INSTANTIATE_TEST_SUITE_P(From, PipelineWithALetter, testing::Values(0, 1), [](const auto& chosen) {
     return chosen.param == 0 ? std::string("NoPosition") : std::string("AnothersPosition");
 });

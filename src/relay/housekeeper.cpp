@@ -57,7 +57,7 @@ Housekeeper::Housekeeper(Deps deps, std::span<const RouteSpec> routes,
       stats_(stats),
       options_(options),
       epoch_(epoch),
-      redelivered_to_(routes.size()),
+      laps_(routes.size()),
       told_(routes.size()) {
     for (std::size_t route = 0; route < routes.size(); ++route) {
         told_[route].published = stats[route]->published.load(std::memory_order_relaxed);
@@ -127,40 +127,66 @@ Status Housekeeper::bear(const char* chore, const Status& status) {
     return {};
 }
 
-// A letter is offered until it is settled: after the last one the look begins anew.
 Status Housekeeper::redeliver(std::int64_t now_us) {
-    bool more = false;
     const bool look_at_keys = now_us >= next_dead_keys_us_;
     if (look_at_keys) next_dead_keys_us_ = now_us + kLookEveryUs;
+    std::int64_t next_us = next_dead_keys_us_;
     for (std::size_t route = 0; route < routes_.size(); ++route) {
-        const auto under_way =
-            static_cast<std::size_t>(stats_[route]->redelivering.load(std::memory_order_relaxed));
-        const std::size_t limit =
-            std::min(kRedeliverLimit, kMaxRedelivering - std::min(kMaxRedelivering, under_way));
-        std::vector<Feedback> all(routes_.size());
-        const std::uint64_t look = deps_.queue.begin_look();
-        if (limit > 0) {
-            auto letters = deps_.recorder.load_redeliveries(routes_[route].name,
-                                                            redelivered_to_[route], limit);
-            if (!letters.ok()) return letters.status();
-            const bool last = letters->size() < limit;
-            redelivered_to_[route] = last ? 0 : letters->back().dead_id;
-            more = more || !last;
-            for (spi::DeadLetter& letter : *letters) offer(route, std::move(letter), all);
-        } else {
-            more = true;
+        Lap& lap = laps_[route];
+        const bool at_letters = now_us >= lap.next_us;
+        const bool at_keys =
+            look_at_keys && routes_[route].on_dead_letter == OnDeadLetter::kBlockKey;
+        std::vector<Feedback> all(at_letters || at_keys ? routes_.size() : 0);
+        const std::uint64_t look = all.empty() ? 0 : deps_.queue.begin_look();
+        if (at_letters) {
+            if (Status status = look_for_letters(route, now_us, all); !status.ok()) return status;
         }
-        if (look_at_keys && routes_[route].on_dead_letter == OnDeadLetter::kBlockKey) {
+        if (at_keys) {
             auto keys = deps_.recorder.load_dead_keys(routes_[route].name);
             if (!keys.ok()) return keys.status();
             all[route].dead_keys = std::move(*keys);
         }
         for (std::size_t to = 0; to < all.size(); ++to) {
+            if (!all[to].redeliver.empty()) {
+                lap.look = look;
+                lap.offered_to.push_back(to);
+            }
             all[to].look = look;
+            all[to].keys_look = look;
             if (!all[to].empty()) deps_.queue.answer(to, std::move(all[to]));
         }
+        next_us = std::min(next_us, lap.next_us);
     }
-    next_redelivery_us_ = now_us + (more ? kRedeliverAgainUs : kLookEveryUs);
+    next_redelivery_us_ = next_us;
+    return {};
+}
+
+// A letter is offered until it is settled: behind the last one the lap begins anew, after a pause.
+// A look that finds fewer than it asks for need not have reached the end, as these may be large.
+Status Housekeeper::look_for_letters(std::size_t route, std::int64_t now_us,
+                                     std::vector<Feedback>& feedback) {
+    Lap& lap = laps_[route];
+    lap.next_us = now_us + kRedeliverAgainUs;
+    const auto under_way =
+        static_cast<std::size_t>(stats_[route]->redelivering.load(std::memory_order_relaxed));
+    const std::size_t limit =
+        std::min(kRedeliverLimit, kMaxRedelivering - std::min(kMaxRedelivering, under_way));
+    // What still waits for a thread is held in memory, and is not to be loaded a second time.
+    const bool taken =
+        std::all_of(lap.offered_to.begin(), lap.offered_to.end(),
+                    [&](std::size_t to) { return deps_.queue.has_taken(to, lap.look); });
+    if (limit == 0 || !taken) return {};
+    lap.offered_to.clear();
+    const std::string& name = routes_[route].name;
+    auto letters = deps_.recorder.load_redeliveries(name, lap.to, limit);
+    if (letters.ok() && letters->empty() && lap.to != 0 && lap.paused) {
+        letters = deps_.recorder.load_redeliveries(name, 0, limit);
+    }
+    if (!letters.ok()) return letters.status();
+    lap.to = letters->empty() ? 0 : letters->back().dead_id;
+    lap.paused = letters->size() < limit;
+    if (lap.paused) lap.next_us = now_us + kLookEveryUs;
+    for (spi::DeadLetter& letter : *letters) offer(route, std::move(letter), feedback);
     return {};
 }
 

@@ -52,8 +52,19 @@ class Housekeeper {
     [[nodiscard]] spi::Position lowest() const { return lowest_.load(std::memory_order_relaxed); }
 
   private:
+    // A route's dead letters that are to be sent again, gone through again and again.
+    struct Lap {
+        std::int64_t to = 0;  // the last one that was handed over
+        bool paused = false;  // since then
+        std::int64_t next_us = 0;
+        std::uint64_t look = 0;               // that found the last ones
+        std::vector<std::size_t> offered_to;  // these, to routes
+    };
+
     void offer(std::size_t route, spi::DeadLetter&& letter, std::vector<Feedback>& feedback);
     Status redeliver(std::int64_t now_us);
+    Status look_for_letters(std::size_t route, std::int64_t now_us,
+                            std::vector<Feedback>& feedback);
     Status tell_destinations();
     Status save_stats(std::int64_t now_us, bool last);
     Status bear(const char* chore, const Status& status);
@@ -78,10 +89,10 @@ class Housekeeper {
     std::map<std::string, std::string, std::less<>> told_failures_;  // by chore
     std::string told_refusal_;
     std::string told_due_refusal_;
-    std::vector<std::int64_t> redelivered_to_;  // by route: the last dead letter handed over
-    std::vector<std::string> names_;            // of the routes
-    std::vector<std::string> destinations_;     // as told to them
-    std::vector<std::string> paused_;           // tenants; likewise
+    std::vector<Lap> laps_;                  // by route
+    std::vector<std::string> names_;         // of the routes
+    std::vector<std::string> destinations_;  // as told to them
+    std::vector<std::string> paused_;        // tenants; likewise
     struct Told {
         std::uint64_t published = 0;
         std::uint64_t dead = 0;

@@ -122,10 +122,15 @@ void OutcomeQueue::answer(std::size_t route, Feedback&& feedback) {
     move_to_end(waiting.recorded, feedback.recorded);
     move_to_end(waiting.dead_lanes, feedback.dead_lanes);
     move_to_end(waiting.settled, feedback.settled);
-    if (feedback.look > waiting.look) {
-        // What an older look found is found again.
-        waiting.look = feedback.look;
-        waiting.redeliver = std::move(feedback.redeliver);
+    if (!feedback.redeliver.empty()) {
+        // Looks come in their order. A later one may be for another route's letters, or for those
+        // behind these: it takes the place of none.
+        if (waiting.redeliver.empty()) waiting.look = feedback.look;
+        offered_[route] = feedback.look;
+        move_to_end(waiting.redeliver, feedback.redeliver);
+    }
+    if (feedback.dead_keys) {
+        waiting.keys_look = feedback.keys_look;
         waiting.dead_keys = std::move(feedback.dead_keys);
     }
     if (feedback.paused) waiting.paused = std::move(feedback.paused);
@@ -136,7 +141,13 @@ bool OutcomeQueue::take_feedback(std::size_t route, Feedback& out) {
     const core::Lock lock(mutex_);
     std::swap(out, feedback_[route]);
     feedback_[route] = Feedback{};
+    taken_[route] = offered_[route];
     return !out.empty();
+}
+
+bool OutcomeQueue::has_taken(std::size_t route, std::uint64_t look) const {
+    const core::Lock lock(mutex_);
+    return taken_[route] >= look;
 }
 
 }  // namespace outbox::relay

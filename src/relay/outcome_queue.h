@@ -54,10 +54,11 @@ struct Feedback {
     std::vector<core::LaneKey> dead_lanes;  ///< Their dead letters are on disk.
     std::vector<std::int64_t> settled;      ///< Dead letters whose retry is on disk.
 
-    /// What a look at the dead letters found; it may have begun before the newest of the above was
-    /// written, which the look's number tells (`OutcomeQueue::begin_look`).
-    std::uint64_t look = 0;
+    /// What looks at the dead letters found; they may have begun before the newest of the above was
+    /// written, which a look's number tells (`OutcomeQueue::begin_look`).
+    std::uint64_t look = 0;                  ///< The oldest that found any of `redeliver`.
     std::vector<spi::DeadLetter> redeliver;  ///< Those that an operator wants sent again.
+    std::uint64_t keys_look = 0;             ///< The one that found `dead_keys`.
     std::optional<std::vector<spi::DeadKey>> dead_keys;  ///< Keys that dead letters block now.
 
     std::optional<std::vector<std::string>> paused;  ///< Tenants that are paused from now on.
@@ -74,7 +75,8 @@ struct Feedback {
 /// Bounded by the routes' limit of unrecorded events.
 class OutcomeQueue {
   public:
-    explicit OutcomeQueue(std::size_t routes) : pending_(routes), feedback_(routes) {}
+    explicit OutcomeQueue(std::size_t routes)
+        : pending_(routes), feedback_(routes), offered_(routes), taken_(routes) {}
 
     /// Takes everything out of `outcomes` and leaves it empty.
     void push(std::size_t route, Outcomes& outcomes);
@@ -86,9 +88,12 @@ class OutcomeQueue {
     /// Lets `take` return at once from now on.
     void flush();
 
+    /// Adds to what waits for the route; of dead keys, tenants and destination the newest counts.
     void answer(std::size_t route, Feedback&& feedback);
     /// Moves the answers to `out`; false when there is none.
     bool take_feedback(std::size_t route, Feedback& out);
+    /// Whether the route has taken the dead letters that this look found for it.
+    [[nodiscard]] bool has_taken(std::size_t route, std::uint64_t look) const;
 
     /// A dead letter that no route took is now offered to these. Those that have not answered yet,
     /// from this call or an earlier one.
@@ -111,6 +116,9 @@ class OutcomeQueue {
     core::Condition changed_;
     std::vector<Outcomes> pending_ OUTBOX_GUARDED_BY(mutex_);
     std::vector<Feedback> feedback_ OUTBOX_GUARDED_BY(mutex_);
+    // By route: the newest look whose dead letters it was offered, and has taken.
+    std::vector<std::uint64_t> offered_ OUTBOX_GUARDED_BY(mutex_);
+    std::vector<std::uint64_t> taken_ OUTBOX_GUARDED_BY(mutex_);
     struct HandedOver {
         std::vector<std::size_t> routes;
         std::vector<std::size_t> waiting;  // of these

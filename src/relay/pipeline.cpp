@@ -85,14 +85,14 @@ void Pipeline::take_feedback() {
     verdict_.letters_recorded(feedback_.dead_lanes);
     flow_.redeliveries.recorded(feedback_.settled, newest_look);
     // A look that began before the newest was written may not know of it.
-    if (feedback_.dead_keys && feedback_.look > dead_recorded_look_) {
+    if (feedback_.dead_keys && feedback_.keys_look > dead_recorded_look_) {
         verdict_.block_keys(*feedback_.dead_keys);
     }
     for (spi::DeadLetter& letter : feedback_.redeliver) {
         if (flow_.redeliveries.is_stale(letter.dead_id, feedback_.look)) continue;
         pacing_.admit_redelivery(std::move(letter));
     }
-    flow_.redeliveries.forget_before(feedback_.look);
+    flow_.redeliveries.forget_before(std::max(feedback_.look, feedback_.keys_look));
     if (feedback_.destination) {
         destination_ = std::move(*feedback_.destination);
         identified_ = false;

@@ -71,7 +71,7 @@ class Redeliveries {
         const auto settled = settled_.find(dead_id);
         return settled != settled_.end() && look <= settled->second;
     }
-    /// All looks up to this one have been answered.
+    /// All looks before this one have been answered.
     void forget_before(std::uint64_t look) {
         std::erase_if(settled_, [&](const auto& settled) { return settled.second < look; });
     }

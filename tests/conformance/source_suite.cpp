@@ -707,6 +707,51 @@ TEST_P(SourceSuite, KeepsDeadLettersWholeAndDeliversThemAgainOnRequest) {
     EXPECT_EQ(value_of(recorder->stats()).dead, 0);
 }
 
+// Fewer than were asked for need not be the last ones: a look that finds none is behind them.
+TEST_P(SourceSuite, LoadsLargeDeadLettersThatAreRetriedInPartsAndLeavesNoneOut) {
+    constexpr std::size_t kLetters = 12;
+    constexpr std::size_t kSize = 1'000'000;
+    std::vector<SuiteEvent> written;
+    for (std::size_t i = 1; i <= kLetters; ++i) {
+        written.push_back(suite_event(static_cast<int>(i)));
+        written.back().payload = "\"" + std::string(kSize, 'x') + "\"";
+    }
+    commit(written);
+    const auto reader = this->reader();
+    spi::EventBatch events;
+    require(reader->read({kLetters, 2 * kLetters * kSize}, events));
+    ASSERT_EQ(events.size(), kLetters);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    begin(*recorder, epoch);
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, {}});
+    for (const spi::EventView& event : events.events()) {
+        spi::DeadLetter& letter = batch.dead.emplace_back();
+        letter.route = "default";
+        letter.position = event.position;
+        letter.error_code = "OB_RECORD_REFUSED";
+        letter.event.add(event);
+        batch.finished[0].positions.push_back(event.position);
+    }
+    require(recorder->record(batch));
+    for (std::size_t i = 1; i <= kLetters; ++i) {
+        fixture_->request_retry(static_cast<std::int64_t>(i));
+    }
+    std::vector<std::size_t> parts;
+    std::int64_t after = 0;
+    while (true) {
+        const auto letters = value_of(recorder->load_redeliveries("default", after, 100));
+        if (letters.empty()) break;
+        EXPECT_EQ(letters.front().dead_id, after + 1);
+        after = letters.back().dead_id;
+        parts.push_back(letters.size());
+    }
+    EXPECT_EQ(after, static_cast<std::int64_t>(kLetters));
+    EXPECT_EQ(parts.size(), 2U) << "of eight MiB";
+}
+
 TEST_P(SourceSuite, MovesDelayedEventsThatAreDueInOrder) {
     if (!fixture_->traits().scheduled) GTEST_SKIP() << "no delayed events";
     fixture_->schedule_due(suite_event(1));

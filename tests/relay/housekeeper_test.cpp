@@ -2,6 +2,7 @@
 #include "relay/housekeeper.h"
 
 #include <algorithm>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -20,7 +21,7 @@ class ManualClock final : public core::Clock {
 };
 
 // Holds dead letters to be sent again, and counts what it is asked.
-class Chores final : public spi::Recorder {
+class Chores : public spi::Recorder {
   public:
     Result<spi::Beginning> begin(std::uint64_t, std::span<const spi::RouteName>) override {
         return spi::Beginning{};
@@ -46,8 +47,8 @@ class Chores final : public spi::Recorder {
                                                            std::size_t limit) override {
         ++looks;
         std::vector<spi::DeadLetter> out;
-        for (auto it = letters.upper_bound(after); it != letters.end() && out.size() < limit;
-             ++it) {
+        for (auto it = letters.upper_bound(after);
+             it != letters.end() && out.size() < std::min(limit, most_at_once); ++it) {
             out.emplace_back().dead_id = it->first;
         }
         return out;
@@ -63,6 +64,7 @@ class Chores final : public spi::Recorder {
     }
 
     std::map<std::int64_t, int> letters;  // to how often each was handed over
+    std::size_t most_at_once = SIZE_MAX;  // as though they were large
     std::optional<ErrorInfo> prune_error;
     std::optional<ErrorInfo> stats_error;
     Stats figures;
@@ -176,6 +178,100 @@ TEST_F(HousekeeperTest, ARouteThatDeliversNoneIsHandedABoundedNumberOfDeadLetter
     }
     EXPECT_LE(held.size(), 500U);
 }
+
+TEST_F(HousekeeperTest, LettersBehindLargeOnesThatWaitAreHandedOver) {
+    for (std::int64_t id = 1; id <= 10; ++id) chores_.letters.emplace(id, 0);
+    chores_.most_at_once = 4;
+    Feedback feedback;
+    std::map<std::int64_t, int> offered;
+    for (int i = 0; i < 500; ++i) {
+        turn();
+        if (!queue_.take_feedback(0, feedback)) continue;
+        for (const spi::DeadLetter& letter : feedback.redeliver) ++offered[letter.dead_id];
+        feedback = Feedback{};
+    }
+    ASSERT_EQ(offered.size(), 10U);
+    for (const auto& [id, times] : offered) EXPECT_GE(times, 3) << id;
+    EXPECT_LE(chores_.looks, 16U) << "once a second, and once more for each lap";
+}
+
+TEST_F(HousekeeperTest, LettersThatAThreadHasNotTakenYetAreNeitherLostNorLoadedAgain) {
+    for (std::int64_t id = 1; id <= 250; ++id) chores_.letters.emplace(id, 0);
+    Feedback feedback;
+    std::size_t offered = 0;
+    for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j < 100; ++j) turn();
+        ASSERT_TRUE(queue_.take_feedback(0, feedback));
+        for (const spi::DeadLetter& letter : feedback.redeliver) {
+            EXPECT_EQ(letter.dead_id, static_cast<std::int64_t>(++offered));
+        }
+        feedback = Feedback{};
+    }
+    EXPECT_EQ(offered, 250U);
+    EXPECT_EQ(chores_.looks, 3U);
+}
+
+// Of two routes: one got what no route took, and the other takes it by now.
+class ALetterThatNoRouteTook : public testing::TestWithParam<std::size_t> {
+  protected:
+    static constexpr std::int64_t kUnmatched = 1;
+    static constexpr std::int64_t kOwn = 2;
+
+    // What the database has for them: a letter of the taker's own that stays, and a key of it.
+    class TwoRoutes final : public Chores {
+      public:
+        Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
+                                                               std::int64_t after,
+                                                               std::size_t) override {
+            std::vector<spi::DeadLetter> out;
+            const std::int64_t id = route == "taker" ? kOwn : kUnmatched;
+            if (id <= after) return out;
+            spi::DeadLetter& letter = out.emplace_back();
+            letter.dead_id = id;
+            letter.unmatched = id == kUnmatched;
+            spi::EventView event;
+            event.event_type = "wanted";
+            letter.event.add(event);
+            return out;
+        }
+        Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view) override {
+            return std::vector<spi::DeadKey>{{"", "k"}};
+        }
+    };
+};
+
+TEST_P(ALetterThatNoRouteTook, IsHandedOverBesideAnothersOwnLettersAndKeys) {
+    const std::size_t taker = GetParam();
+    std::vector<RouteSpec> routes(2);
+    routes[taker].name = "taker";
+    routes[taker].predicate.event_types = {"wanted"};
+    routes[taker].on_dead_letter = OnDeadLetter::kBlockKey;
+    routes[1 - taker].predicate.event_types = {"other"};
+    ManualClock clock;
+    TwoRoutes chores;
+    OutcomeQueue queue(2);
+    const Notify notify = [](const Note&) {};
+    RouteStats of_first;
+    RouteStats of_second;
+    const std::vector<RouteStats*> stats{&of_first, &of_second};
+    const RelayOptions options = usual_options();
+    Housekeeper housekeeper({chores, queue, clock, notify}, routes, stats, options, 1);
+    for (int i = 0; i < 3; ++i) {
+        clock.now_us += 1'000'000;
+        ASSERT_TRUE(housekeeper.turn().ok());
+        Feedback feedback;
+        ASSERT_TRUE(queue.take_feedback(taker, feedback));
+        std::vector<std::int64_t> offered;
+        for (const spi::DeadLetter& letter : feedback.redeliver) offered.push_back(letter.dead_id);
+        EXPECT_THAT(offered, testing::UnorderedElementsAre(kUnmatched, kOwn)) << i;
+        EXPECT_TRUE(feedback.dead_keys) << i;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(OfARoute, ALetterThatNoRouteTook, testing::Values(0, 1),
+                         [](const auto& chosen) {
+                             return chosen.param == 0 ? std::string("BehindTheTaker")
+                                                      : std::string("BeforeTheTaker");
+                         });
 
 }  // namespace
 }  // namespace outbox::test

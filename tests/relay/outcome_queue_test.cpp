@@ -65,5 +65,38 @@ TEST(OutcomeQueue, WakesTheRecorderAtTheEnd) {
     EXPECT_EQ(recorder.taken(), 1U);
 }
 
+Feedback found(std::uint64_t look, std::int64_t dead_id) {
+    Feedback feedback;
+    feedback.look = look;
+    feedback.redeliver.emplace_back().dead_id = dead_id;
+    return feedback;
+}
+
+TEST(OutcomeQueue, ALaterLookTakesThePlaceOfNoLetterNorOfKeysThatItDidNotLookFor) {
+    OutcomeQueue queue(1);
+    const std::uint64_t first = queue.begin_look();
+    Feedback keys = found(first, 1);
+    keys.keys_look = first;
+    keys.dead_keys.emplace();
+    queue.answer(0, std::move(keys));
+    const std::uint64_t second = queue.begin_look();
+    queue.answer(0, found(second, 2));
+    EXPECT_FALSE(queue.has_taken(0, first));
+    Feedback taken;
+    ASSERT_TRUE(queue.take_feedback(0, taken));
+    EXPECT_EQ(taken.redeliver.size(), 2U);
+    // The letter of the first may have been settled since.
+    EXPECT_EQ(taken.look, first);
+    EXPECT_TRUE(taken.dead_keys);
+    EXPECT_EQ(taken.keys_look, first);
+    EXPECT_TRUE(queue.has_taken(0, second));
+    const std::uint64_t third = queue.begin_look();
+    queue.answer(0, found(third, 3));
+    EXPECT_FALSE(queue.has_taken(0, third));
+    taken = Feedback{};
+    ASSERT_TRUE(queue.take_feedback(0, taken));
+    EXPECT_EQ(taken.look, third);
+}
+
 }  // namespace
 }  // namespace outbox::relay

@@ -665,7 +665,7 @@ TEST_F(PipelineTest, AKeyThatADeadLetterBlockedBeforeTheStartIsBlockedFromTheFir
     step(20);
     EXPECT_EQ(arrived(), "2 ");
     Feedback mended;
-    mended.look = queue_.begin_look();
+    mended.keys_look = queue_.begin_look();
     mended.dead_keys.emplace();
     queue_.answer(0, std::move(mended));
     step(20);
@@ -679,7 +679,7 @@ TEST_F(PipelineTest, ALookThatBeganBeforeADeadLetterWasWrittenDoesNotUnblockItsK
     MemorySink sink(destination_, {});
     open(sink, OnDeadLetter::kBlockKey);
     Feedback before;
-    before.look = queue_.begin_look();
+    before.keys_look = queue_.begin_look();
     before.dead_keys.emplace();
     step(50);
     ASSERT_EQ(dead_, 1U);
@@ -687,7 +687,7 @@ TEST_F(PipelineTest, ALookThatBeganBeforeADeadLetterWasWrittenDoesNotUnblockItsK
     step(20);
     EXPECT_EQ(arrived(), "");
     Feedback after;
-    after.look = queue_.begin_look();
+    after.keys_look = queue_.begin_look();
     after.dead_keys.emplace();  // it was discarded
     queue_.answer(0, std::move(after));
     step(20);
@@ -704,7 +704,7 @@ TEST_F(PipelineTest, ABlockedKeyIsNotWhatATopicThatIsDownIsTriedWith) {
     step(3);
     EXPECT_GT(stats_.parts_down.load(), 0);
     Feedback blocked;
-    blocked.look = queue_.begin_look();
+    blocked.keys_look = queue_.begin_look();
     blocked.dead_keys.emplace({spi::DeadKey{"", "k"}});
     queue_.answer(0, std::move(blocked));
     step();

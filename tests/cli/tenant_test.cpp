@@ -520,6 +520,15 @@ class TenantsApart : public Tenants {
         await_sent(running, tenant, numbers(last, last));
         EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
     }
+    // A dead letter of each relay, by the route that each has.
+    void let_one_die_of_each() {
+        sql("INSERT INTO outbox_dead_letters (source, route, id, tenant_id, attempts, error_code, "
+            "error" +
+            std::string(GetParam().sqlite ? ", died_at" : "") +
+            ") SELECT source, route, 'e-' || source, " +
+            (GetParam().sqlite ? "substr(source, -4)" : "right(source, 4)") + ", 1, 'OB_X', 'x'" +
+            (GetParam().sqlite ? ", 1" : "") + " FROM outbox_routes WHERE route = 'out'");
+    }
 };
 
 TEST_P(TenantsApart, AreSummedUpInStatusAndOnThePageAndEachRelayMeasuresItsOwn) {
@@ -602,6 +611,49 @@ TEST_P(TenantsApart, RowsThatTheTableKeepsOfThemAreOwedAndNoBacklog) {
         EXPECT_LT(shown["oldest_age_s"], 600) << shown;
     }
     EXPECT_EQ(run_on({"status"}).out.find("\nowed") != std::string::npos, adopted());
+}
+
+TEST_P(TenantsApart, DeadLettersGoToRoutesOfTheirOwnRelayAlone) {
+    serve("aaaa", {"--to", "second=null:"});
+    serve("bbbb");
+    let_one_die_of_each();
+    const auto refused = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.begin(), {"dead", "retry"});
+        const Finished ended = run_on(std::move(arguments));
+        EXPECT_EQ(ended.status.code, 1) << ended.out;
+        EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at IS NOT "
+                        "NULL"),
+                  "0");
+        return ended.err;
+    };
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{"--all"}, {"--all", "--dry-run"}, {"--tenant", "bbbb"}}) {
+        std::vector<std::string> arguments = more;
+        arguments.insert(arguments.end(), {"--to", "second"});
+        EXPECT_THAT(refused(arguments),
+                    AllOf(HasSubstr("nothing was asked for: the relay of tenant bbbb has no route "
+                                    "'second', so that these dead letters would wait for ever"),
+                          HasSubstr("; its routes: 'out'\n")));
+    }
+    EXPECT_THAT(refused({"--all", "--to", "third"}),
+                HasSubstr("the table has no route 'third'; its routes: 'out', 'second'"));
+
+    sql("UPDATE outbox_dead_letters SET route = 'second' WHERE tenant_id = 'bbbb'");
+    EXPECT_THAT(refused({"--all"}),
+                AllOf(HasSubstr("the relay of tenant bbbb has no route 'second' any more"),
+                      HasSubstr("; its routes: 'out'\n")));
+    sql("UPDATE outbox_dead_letters SET route = 'gone'");
+    EXPECT_THAT(refused({"--all"}),
+                AllOf(HasSubstr("the relay of tenant aaaa has no route 'gone' any more (its "
+                                "routes: 'out', 'second')"),
+                      HasSubstr("the relay of tenant bbbb has no route 'gone' any more (its "
+                                "routes: 'out')")));
+
+    EXPECT_EQ(result({"dead", "retry", "--tenant", "aaaa", "--to", "second"})["matched"], 1);
+    EXPECT_EQ(result({"dead", "retry", "--tenant", "bbbb", "--to", "out"})["matched"], 1);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at IS NOT NULL "
+                    "AND (tenant_id, route) IN (VALUES ('aaaa', 'second'), ('bbbb', 'out'))"),
+              "2");
 }
 
 INSTANTIATE_TEST_SUITE_P(Databases, TenantsApart,

@@ -2,8 +2,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <span>
 #include <sstream>
 
 #include "backend/backends.h"
@@ -81,29 +84,91 @@ ordered_json json_of(const DeadInfo& dead, bool whole) {
     return out;
 }
 
+namespace {
+
+// Whose routes are looked at, as a message has it.
+std::string holder_of(const DeadRoute& route, std::span<const LedgerRoute> known) {
+    constexpr std::size_t kTenantColumns = 60;
+    if (route.tenants.empty()) {
+        const bool alone = std::all_of(known.begin(), known.end(), [&](const LedgerRoute& one) {
+            return one.source == route.source;
+        });
+        return alone ? "the table" : "the relay of all tenants";
+    }
+    std::string names;
+    for (const std::string& tenant : route.tenants) {
+        names += (names.empty() ? "" : ", ") + to_printable(tenant);
+    }
+    return (route.tenants.size() == 1 ? "the relay of tenant " : "the relay of tenants ") +
+           shortened(names, kTenantColumns);
+}
+
+std::string its_routes(const std::string& source, std::span<const LedgerRoute> known) {
+    std::vector<LedgerRoute> its;
+    std::copy_if(known.begin(), known.end(), std::back_inserter(its),
+                 [&](const LedgerRoute& one) { return one.source == source; });
+    return known_routes(its);
+}
+
+// `lacking`: routes that letters would have and their source has not.
+Status nobody_retries(std::span<const DeadRoute> lacking, std::span<const LedgerRoute> known,
+                      const std::string& any_more, const std::string& remedy) {
+    constexpr std::size_t kHoldersNamed = 3;
+    std::map<std::string, std::string> by_source;
+    for (const DeadRoute& route : lacking) {
+        std::string& text = by_source[route.source];
+        text += (text.empty() ? holder_of(route, known) + " has no route '" : ", '") +
+                to_printable(route.name) + "'";
+    }
+    std::string what;
+    std::size_t named = 0;
+    for (const auto& [source, text] : by_source) {
+        if (++named > kHoldersNamed) break;
+        what += (what.empty() ? "" : ", ") + text + any_more;
+        if (by_source.size() > 1) what += " (" + its_routes(source, known) + ")";
+    }
+    if (named > kHoldersNamed) {
+        what += ", and so it is with " + std::to_string(by_source.size() - kHoldersNamed) + " more";
+    }
+    what = "nothing was asked for: " + what + ", so that these dead letters would wait for ever. " +
+           remedy;
+    if (by_source.size() == 1) what += "; " + its_routes(by_source.begin()->first, known);
+    return ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, what};
+}
+
+}  // namespace
+
 Status check_routes(Operations& operations, const DeadFilter& filter, const std::string& to) {
     const auto known = operations.ledger_routes(false);
     if (!known.ok()) return known.status();
-    const auto fail = [&](const std::string& what) {
-        return Status(
-            ErrorInfo{ErrorCode::kConflict, Advice::kStop, {}, what + "; " + known_routes(*known)});
-    };
-    if (!to.empty()) {
-        for (const LedgerRoute& route : *known) {
-            if (route.name == to) return {};
-        }
-        return fail("the table has no route '" + to + "'");
+    if (to.empty()) {
+        const auto gone = operations.routes_of_dead(filter, true);
+        if (!gone.ok() || gone->empty()) return gone.status();
+        return nobody_retries(*gone, *known, " any more",
+                              "Give them another, --to ROUTE, or choose others");
     }
-    const auto gone = operations.routes_of_dead(filter, true);
-    if (!gone.ok()) return gone.status();
-    if (gone->empty()) return {};
-    std::string names;
-    for (const std::string& name : *gone)
-        names += (names.empty() ? "'" : ", '") + to_printable(name) + "'";
-    return fail(
-        "nothing was asked for: the table has no route " + names +
-        " any more, so that these dead letters would wait for ever. Give them another, --to "
-        "ROUTE, or choose others");
+    std::set<std::string> sources;
+    for (const LedgerRoute& route : *known) {
+        if (route.name == to) sources.insert(route.source);
+    }
+    if (sources.empty()) {
+        return ErrorInfo{
+            ErrorCode::kConflict,
+            Advice::kStop,
+            {},
+            "the table has no route '" + to_printable(to) + "'; " + known_routes(*known)};
+    }
+    auto letters = operations.routes_of_dead(filter, false);
+    if (!letters.ok()) return letters.status();
+    std::vector<DeadRoute> lacking;
+    for (DeadRoute& route : *letters) {
+        if (!sources.insert(route.source).second) continue;
+        route.name = to;
+        lacking.push_back(std::move(route));
+    }
+    if (lacking.empty()) return {};
+    return nobody_retries(lacking, *known, "",
+                          "Give them a route of their own relay, or choose others (--tenant ID)");
 }
 
 namespace {

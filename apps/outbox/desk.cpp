@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "core/explanation.h"
@@ -275,12 +276,14 @@ class DeskState {
             if (!total.ok()) return total.error();
             const auto gone = operations.routes_of_dead(filter, true);
             if (!gone.ok()) return gone.error();
+            std::set<std::string> names;
+            for (const DeadRoute& route : *gone) names.insert(route.name);
             const auto idle = operations.count_dead(filter.of_idle());
             if (!idle.ok()) return idle.error();
             return ordered_json{{"matched", *total},
                                 {"retrying", std::max<std::int64_t>(*total - *idle, 0)},
                                 {"up_to", *last},
-                                {"routes_that_are_gone", *gone}};
+                                {"routes_that_are_gone", names}};
         });
     }
 

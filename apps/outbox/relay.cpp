@@ -184,6 +184,7 @@ admin::AdminServer::Site site_of(const RelayConfig& config, const Dashboard& das
     if (dashboard.token == nullptr) return {};
     SourceConfig source = config.source;
     source.make_side_tables = false;
+    source.tenants.clear();  // it shows the table, as `outbox status` does
     return dashboard::make_site(
         {config.admin.host, admin::is_loopback(config.admin.host), dashboard.token},
         make_desk({.source = source,

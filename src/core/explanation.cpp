@@ -394,7 +394,7 @@ class Explainer {
             "` or `outbox dead discard " + facts_.id + "`");
         for (const DeadInfo& dead : facts_.dead) {
             if (dead.route_known) continue;
-            out_.remarks.push_back("the table has no route '" + dead.route +
+            out_.remarks.push_back("its relay has no route '" + dead.route +
                                    "' any more: `outbox dead retry " + facts_.id +
                                    " --to ROUTE` takes another");
         }

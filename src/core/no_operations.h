@@ -42,8 +42,8 @@ class NoOperations final : public Operations {
     Result<RetiredRoute> retire_route(const std::string&, bool) override { return RetiredRoute{}; }
     Result<std::int64_t> keep_ledgers() override { return std::int64_t{0}; }
     Result<std::int64_t> forget_ledgers() override { return std::int64_t{0}; }
-    Result<std::vector<std::string>> routes_of_dead(const DeadFilter&, bool) override {
-        return std::vector<std::string>{};
+    Result<std::vector<DeadRoute>> routes_of_dead(const DeadFilter&, bool) override {
+        return std::vector<DeadRoute>{};
     }
     Result<std::int64_t> reroute_dead(const DeadFilter&, const std::string&) override {
         return std::int64_t{0};

@@ -86,6 +86,13 @@ struct RetiredRoute {
     std::int64_t dead = 0;    ///< Its dead letters, which stay.
 };
 
+/// A route that dead letters have, of the relays that serve their tenants.
+struct DeadRoute {
+    std::string name;
+    std::string source;                     ///< As `LedgerRoute`.
+    std::vector<std::string> tenants = {};  ///< As `LeaseInfo`.
+};
+
 /// Which dead letters; what is empty does not restrict.
 struct DeadFilter {
     std::vector<std::string> ids = {};  ///< Event ids.
@@ -279,12 +286,12 @@ class Operations : public DeadLetters {
     /// Everything that the table holds is unfinished. How many routes had a ledger.
     virtual Result<std::int64_t> forget_ledgers() = 0;
 
-    /// Names of the routes that these dead letters have, of those alone that the table does not
-    /// have where `unknown_only`.
-    virtual Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
-                                                            bool unknown_only) = 0;
-    /// As `retry_dead`, by another route. `kConflict`: an event has two dead letters, which would
-    /// become one.
+    /// The routes that these dead letters have, by name and source; those alone that their source
+    /// does not have where `unknown_only`.
+    virtual Result<std::vector<DeadRoute>> routes_of_dead(const DeadFilter& filter,
+                                                          bool unknown_only) = 0;
+    /// As `retry_dead`, by another route, those alone whose source has it. `kConflict`: an event
+    /// has two dead letters, which would become one.
     virtual Result<std::int64_t> reroute_dead(const DeadFilter& filter,
                                               const std::string& route) = 0;
     /// Changes those that are not being retried. How many.

@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include "tests/support/eventually.h"
+#include "tests/support/files.h"
+#include "tests/support/http_client.h"
 #include "tests/support/outbox_binary.h"
 #include "tests/support/pg.h"
 #include "tests/support/servers.h"
@@ -36,9 +38,10 @@ class Tenants : public testing::TestWithParam<Place> {
                                  : shared_postgres().create_database();
         if (adopted()) {
             sql("CREATE TABLE mine (id text PRIMARY KEY, tenant_id text, topic text, key text, "
-                "event_type "
-                "text, payload text, created_at timestamptz DEFAULT clock_timestamp(), status "
-                "text DEFAULT 'PENDING', retry_count int DEFAULT 0, published_at timestamptz)");
+                "event_type text, payload text, created_at timestamptz DEFAULT " +
+                std::string(GetParam().sqlite ? "CURRENT_TIMESTAMP" : "clock_timestamp()") +
+                ", status text DEFAULT 'PENDING', retry_count int DEFAULT 0, published_at "
+                "timestamptz)");
             return;
         }
         if (GetParam().name == std::string("keep") && !rows_may_stay()) {
@@ -72,9 +75,9 @@ class Tenants : public testing::TestWithParam<Place> {
                 tenant + "', 'Made', '" + n + "')");
         }
     }
-    Process relay(const std::vector<std::string>& more = {}) {
+    Process relay(const std::vector<std::string>& more = {}, const std::string& admin = "off") {
         std::vector<std::string> arguments{"--from", url_,          "--table", GetParam().table,
-                                           "--to",   "out=stdout:", "--admin", "off"};
+                                           "--to",   "out=stdout:", "--admin", admin};
         for (const auto& list : {GetParam().relay, more}) {
             arguments.insert(arguments.end(), list.begin(), list.end());
         }
@@ -503,6 +506,163 @@ TEST_P(Tenants, ANameTooLongToBePausedIsRefusedBeforeAnythingIsDone) {
         EXPECT_THAT(refused.err, HasSubstr("2,000 at most; nothing was changed"));
     }
 }
+
+// Relays that serve some tenants each, which keep what they have done apart.
+class TenantsApart : public Tenants {
+  protected:
+    // The relay of this tenant alone sends its next event and stops.
+    void serve(const std::string& tenant, const std::vector<std::string>& more = {}) {
+        std::vector<std::string> arguments{"--tenant", tenant};
+        arguments.insert(arguments.end(), more.begin(), more.end());
+        Process running = relay(arguments);
+        write(tenant, 1);
+        const int last = written_[tenant];
+        await_sent(running, tenant, numbers(last, last));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    }
+    // A dead letter of each relay, by the route that each has.
+    void let_one_die_of_each() {
+        sql("INSERT INTO outbox_dead_letters (source, route, id, tenant_id, attempts, error_code, "
+            "error" +
+            std::string(GetParam().sqlite ? ", died_at" : "") +
+            ") SELECT source, route, 'e-' || source, " +
+            (GetParam().sqlite ? "substr(source, -4)" : "right(source, 4)") + ", 1, 'OB_X', 'x'" +
+            (GetParam().sqlite ? ", 1" : "") + " FROM outbox_routes WHERE route = 'out'");
+    }
+};
+
+TEST_P(TenantsApart, AreSummedUpInStatusAndOnThePageAndEachRelayMeasuresItsOwn) {
+    serve("aaaa");
+    serve("bbbb");
+    ASSERT_EQ(run_on({"tenant", "pause", "aaaa", "--reason", "x"}).status.code, 0);
+    write("aaaa", 1);
+    write("bbbb", 1);
+    sql(std::string("INSERT INTO outbox_delivery (source, route, event_id, position, key, "
+                    "attempts, next_attempt_at, error_code, last_error") +
+        (GetParam().sqlite ? ", first_failed_at" : "") + ") SELECT r.source, r.route, e.id, " +
+        (adopted() ? "NULL" : "e.position") + ", e.key, 1, " +
+        (GetParam().sqlite ? "9000000000000000" : "now() + interval '1 day'") + ", 'OB_X', 'x'" +
+        (GetParam().sqlite ? ", 1" : "") + " FROM outbox_routes r JOIN " + GetParam().table +
+        " e ON r.source LIKE '%/' || e.tenant_id WHERE e.payload = '2'");
+    EXPECT_EQ(result({"status"})["failing"], 2);
+    EXPECT_THAT(run_on({"status"}).out, HasSubstr("failing     2\n"));
+
+    const std::filesystem::path token = outbox_.write("token", "a token that nobody guesses\n");
+    std::filesystem::permissions(token, std::filesystem::perms::owner_read);
+    const int port = free_port();
+    Process running = relay({"--tenant", "aaaa", "--admin-token-file", token.string()},
+                            "127.0.0.1:" + std::to_string(port));
+    const auto read = [&](const char* path) {
+        try {
+            return http(port, "GET", path).body;
+        } catch (const std::exception& error) {
+            return std::string(error.what());
+        }
+    };
+    EXPECT_TRUE(eventually(60s, "the relay counts its own alone",
+                           [&] {
+                               const std::string page = read("/metrics");
+                               const auto at = page.find("\noutbox_failed{");
+                               return at != std::string::npos &&
+                                      page.substr(0, page.find('\n', at + 1)).ends_with("} 1");
+                           }))
+        << read("/metrics") << running.stderr_text();
+    const json overview = json::parse(read("/api/overview"), nullptr, false);
+    EXPECT_EQ(overview["failing"], 2) << overview;
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+}
+
+TEST_P(TenantsApart, RowsThatTheTableKeepsOfThemAreOwedAndNoBacklog) {
+    if (adopted()) {  // what is left of a relay of all is in nobody's way
+        Process whole = relay();
+        write("cccc", 1);
+        await_sent(whole, "cccc", "1 ");
+        EXPECT_EQ(whole.stop(), (ExitStatus{0, 0}));
+    }
+    write("aaaa", 1);
+    const std::string table = GetParam().table;
+    const std::string time = adopted() ? "created_at" : "occurred_at";
+    sql("UPDATE " + table + " SET " + time + " = " +
+        (!GetParam().sqlite ? "now() - interval '1 hour'"
+         : adopted()        ? "datetime('now', '-1 hour')"
+                            : "occurred_at - 3600000000") +
+        " WHERE tenant_id = 'aaaa'");
+    const std::string when = adopted() ? "UPDATE" : "DELETE";
+    if (GetParam().sqlite) {
+        sql("CREATE TRIGGER refuse BEFORE " + when + " ON " + table +
+            " WHEN old.tenant_id = 'aaaa' BEGIN SELECT RAISE(ABORT, 'no'); END");
+    } else {
+        sql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION "
+            "''no''; END'; CREATE TRIGGER refuse BEFORE " +
+            when + " ON " + table +
+            " FOR EACH ROW WHEN (old.tenant_id = 'aaaa') EXECUTE FUNCTION refuse()");
+    }
+    {
+        Process running = relay({"--tenant", "aaaa"});
+        await_sent(running, "aaaa", "1 ");
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0})) << running.stderr_text();
+    }
+    serve("bbbb");
+    write("aaaa", 1);
+    write("bbbb", 1);
+    for (const json& shown : {result({"status"}), result({"top", "--once"})}) {
+        EXPECT_EQ(shown["backlog"], 2) << shown;
+        EXPECT_EQ(shown["owed"], adopted() ? 1 : 0) << shown;
+        EXPECT_LT(shown["oldest_age_s"], 600) << shown;
+    }
+    EXPECT_EQ(run_on({"status"}).out.find("\nowed") != std::string::npos, adopted());
+}
+
+TEST_P(TenantsApart, DeadLettersGoToRoutesOfTheirOwnRelayAlone) {
+    serve("aaaa", {"--to", "second=null:"});
+    serve("bbbb");
+    let_one_die_of_each();
+    const auto refused = [&](std::vector<std::string> arguments) {
+        arguments.insert(arguments.begin(), {"dead", "retry"});
+        const Finished ended = run_on(std::move(arguments));
+        EXPECT_EQ(ended.status.code, 1) << ended.out;
+        EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at IS NOT "
+                        "NULL"),
+                  "0");
+        return ended.err;
+    };
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{"--all"}, {"--all", "--dry-run"}, {"--tenant", "bbbb"}}) {
+        std::vector<std::string> arguments = more;
+        arguments.insert(arguments.end(), {"--to", "second"});
+        EXPECT_THAT(refused(arguments),
+                    AllOf(HasSubstr("nothing was asked for: the relay of tenant bbbb has no route "
+                                    "'second', so that these dead letters would wait for ever"),
+                          HasSubstr("; its routes: 'out'\n")));
+    }
+    EXPECT_THAT(refused({"--all", "--to", "third"}),
+                HasSubstr("the table has no route 'third'; its routes: 'out', 'second'"));
+
+    sql("UPDATE outbox_dead_letters SET route = 'second' WHERE tenant_id = 'bbbb'");
+    EXPECT_THAT(refused({"--all"}),
+                AllOf(HasSubstr("the relay of tenant bbbb has no route 'second' any more"),
+                      HasSubstr("; its routes: 'out'\n")));
+    sql("UPDATE outbox_dead_letters SET route = 'gone'");
+    EXPECT_THAT(refused({"--all"}),
+                AllOf(HasSubstr("the relay of tenant aaaa has no route 'gone' any more (its "
+                                "routes: 'out', 'second')"),
+                      HasSubstr("the relay of tenant bbbb has no route 'gone' any more (its "
+                                "routes: 'out')")));
+
+    EXPECT_EQ(result({"dead", "retry", "--tenant", "aaaa", "--to", "second"})["matched"], 1);
+    EXPECT_EQ(result({"dead", "retry", "--tenant", "bbbb", "--to", "out"})["matched"], 1);
+    EXPECT_EQ(value("SELECT count(*) FROM outbox_dead_letters WHERE retry_requested_at IS NOT NULL "
+                    "AND (tenant_id, route) IN (VALUES ('aaaa', 'second'), ('bbbb', 'out'))"),
+              "2");
+}
+
+INSTANTIATE_TEST_SUITE_P(Databases, TenantsApart,
+                         testing::Values(Place{"native"},
+                                         Place{"keep", false, {"--after-publish", "keep"}, {}},
+                                         Place{"sqlite", true},
+                                         Place{"adopted", false, {}, {}, "mine"},
+                                         Place{"adopted_sqlite", true, {}, {}, "mine"}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Databases, Tenants,
                          testing::Values(Place{"polling", false, {}, {"--mode", "polling"}},

@@ -281,7 +281,7 @@ async function openChange(data, text) {
   const what = plural(taken, 'dead letter', 'dead letters');
   const head = [el('h2', { id: 'dialog-title' }, `${verb} ${what}`), text && problem(text)];
   const why = !now.access.changes ? 'Nothing can be changed here: it was started without --admin-token-file.'
-    : gone ? `Nobody would retry them: the table has no route ${counted.routes_that_are_gone.join(', ')} any more. outbox dead retry --to ROUTE gives them another.`
+    : gone ? `Nobody would retry them: their relay has no route ${counted.routes_that_are_gone.join(', ')} any more. outbox dead retry --to ROUTE gives them another.`
       : matched === 0 ? 'None matches any more.'
         : taken === 0 ? 'They are being retried, and may be on the way: wait until they are delivered or dead again.' : null;
   if (why) {

@@ -662,6 +662,39 @@ TEST_F(AdoptedTable, WithAnIdentityThatIsDeletedIsReadByPosition) {
     EXPECT_THAT(findings(preallocated.source()), Not(HasSubstr("order: kept per key")));
 }
 
+TEST_F(AdoptedTable, WithAnIdentityHasNoBacklogOfWhatRelaysOfSomeTenantsEachHaveFinished) {
+    create(
+        "CREATE TABLE box (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant_id text, "
+        "event_type text, payload text, created_at timestamptz DEFAULT now() - interval '1 hour'); "
+        "INSERT INTO box (tenant_id, event_type, payload) SELECT t, 'A', 'x' FROM "
+        "unnest(ARRAY['a', 'a', 'b', 'b']) t");
+    auto whole = config("box");
+    whole.after_publish = postgres::AfterPublish::kDelete;
+    const auto of = [&](const char* tenant) {
+        auto some = whole;
+        some.tenants = {tenant};
+        return some;
+    };
+    const auto backlog = [](const postgres::PostgresSourceConfig& some) {
+        const auto source = value_of(postgres::make_postgres_source(some));
+        return value_of(value_of(source->open_recorder())->stats()).backlog;
+    };
+    Relay one(of("a"), {{"default", {}}, {"second", {}}});
+    Relay other(of("b"));
+    const auto finish = [](Relay& relay, std::size_t route, std::vector<spi::Position> positions) {
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({route, std::move(positions)});
+        require(relay.recorder().record(batch));
+    };
+    finish(one, 0, {1, 2});
+    finish(other, 0, {3});
+    EXPECT_EQ(backlog(whole), 3) << "the second route has finished nothing";
+    finish(one, 1, {1});
+    EXPECT_EQ(backlog(whole), 2);
+    EXPECT_EQ(backlog(of("a")), 1);
+    EXPECT_EQ(backlog(of("b")), 1);
+}
+
 TEST_F(AdoptedTable, KeepsItsOrderByNumberWhenAnEarlierOneCommitsLate) {
     create(
         "CREATE TABLE box (id bigserial PRIMARY KEY, event_type text, payload text, processed_at "

@@ -353,6 +353,23 @@ TEST_F(Kept, TheOnlyRouteOfSomeTenantsIsNotRetired) {
                 HasSubstr("'r1' is the only one of public.outbox_events/a"));
 }
 
+// Whoever asked may not have seen the letter of other tenants.
+TEST_F(Kept, OnlyDeadLettersOfTheTenantsWhoseRelayHasTheRouteAreGivenToIt) {
+    for (const auto& [tenant, route] : {std::pair("a", "r1"), std::pair("b", "r2")}) {
+        auto of_tenant = config();
+        of_tenant.tenants = {tenant};
+        Relay(of_tenant, {{route, {}}}).end();
+    }
+    pg_.exec(
+        "INSERT INTO outbox_dead_letters (source, route, id, attempts, error_code, error) SELECT "
+        "source, 'gone', 'e-' || route, 1, 'OB_X', 'x' FROM outbox_routes");
+    const auto operations = value_of(postgres::open_operations(config(), "public.outbox_events"));
+    EXPECT_EQ(value_of(operations->reroute_dead({}, "r1")), 1);
+    EXPECT_EQ(pg_.value("SELECT string_agg(id || ' ' || route, ', ' ORDER BY id) FROM "
+                        "outbox_dead_letters"),
+              "e-r1 r1, e-r2 gone");
+}
+
 TEST_F(Kept, WhatWasSetBackIsSentByTheNextTermAtOnce) {
     insert(3);
     Relay relay(config());

@@ -1256,6 +1256,14 @@ TEST_F(SqliteOperations, RetriesAndDiscardsOnlyWhatTheFilterNames) {
     EXPECT_EQ(db_.number("SELECT count(*) FROM outbox_dead_letters"), 1);
 }
 
+// Whoever asked may not have seen the letter of other tenants.
+TEST_F(SqliteOperations, GivesARouteOnlyLettersOfTheTenantsWhoseRelayHasIt) {
+    db_.exec("INSERT INTO outbox_routes (source, route, since) VALUES ('outbox_events/t', 'r', 1)");
+    EXPECT_EQ(value_of(operations_->reroute_dead({}, "r")), 1);
+    EXPECT_EQ(db_.value("SELECT group_concat(source) FROM outbox_dead_letters WHERE route = 'r'"),
+              "outbox_events/t");
+}
+
 TEST_F(SqliteOperations, TellsLeaseAndRoutes) {
     EXPECT_TRUE(value_of(operations_->leases()).empty());
     const auto source = open();

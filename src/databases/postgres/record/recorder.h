@@ -118,12 +118,12 @@ class PostgresRecorder final : public spi::Recorder {
         std::string oldest = {};
     };
     Result<Stats> stats_of(const std::string& with, const std::vector<Unfinished>& parts,
-                           const Roughly& roughly);
+                           const Roughly& roughly, bool apart);
     Status estimate(const std::string& with, const Roughly& roughly, bool in_time, Stats& stats);
     [[nodiscard]] std::string age_of(const std::vector<std::string>& oldest) const;
-    Result<Stats> stats_of_kept();
-    Status leave_out_finished(Stats& stats, bool first);
-    Result<bool> only_tenants_are_served();
+    Result<Stats> stats_of_kept(bool apart);
+    Status leave_out_finished(Stats& stats, bool first, bool apart);
+    Result<bool> tenants_are_served_apart();
     [[nodiscard]] std::string unsent_rows() const;
     Status look_outside(Stats& stats);
     Status forget_deleted(Connection& connection, std::uint64_t epoch);

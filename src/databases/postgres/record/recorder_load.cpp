@@ -6,6 +6,7 @@
 #include "core/sql_text.h"
 #include "databases/postgres/owners.h"
 #include "databases/postgres/record/recorder.h"
+#include "databases/postgres/source/route_ledgers.h"
 
 namespace outbox::postgres {
 namespace {
@@ -322,33 +323,35 @@ Status PostgresRecorder::look_outside(Stats& stats) {
 // One part for each state, so that the owner's partial index serves it.
 Result<spi::Recorder::Stats> PostgresRecorder::stats() {
     const std::string from = " FROM " + table_.sql + " t";
-    if (table_.keep) return stats_of_kept();
+    const auto apart = tenants_are_served_apart();
+    if (!apart.ok()) return apart.status();
+    if (table_.keep) return stats_of_kept(*apart);
     std::vector<Unfinished> parts;
     for (const std::string& condition : unfinished_conditions(table_)) {
         const std::string rows = from + " WHERE " + condition + tenants_;
         parts.push_back({rows, rows});
     }
     const bool first = !looked_;
-    auto found = stats_of("", parts, {.rows = from + " WHERE " + any_of_conditions(table_)});
+    auto found =
+        stats_of("", parts, {.rows = from + " WHERE " + any_of_conditions(table_)}, *apart);
     if (found.ok() && table_.has_side_tables && found->oldest_age_s >= kRemovedByThenS) {
-        if (Status status = leave_out_finished(*found, first); !status.ok()) return status;
+        if (Status status = leave_out_finished(*found, first, *apart); !status.ok()) return status;
     }
     return found;
 }
 
-// Asked for the whole of a table of ours, of which relays serve some tenants each: the view knows
-// whose ledger counts for which row.
-Result<bool> PostgresRecorder::only_tenants_are_served() {
-    if (!table_.has_scheduled) return false;
-    const Result<Rows> routes =
-        query("SELECT NOT EXISTS (SELECT FROM " + table_.side +
-                  "outbox_routes WHERE source = $1) AND EXISTS (SELECT FROM " + table_.side +
-                  "outbox_routes WHERE split_part(source, '/', 1) = $1)",
-              Params().text(table_.source));
+// Asked for the whole of a table, of which relays serve some tenants each. A relay knows its own
+// alone.
+Result<bool> PostgresRecorder::tenants_are_served_apart() {
+    if (!serves_all_ || !table_.has_side_tables) return false;
+    const Result<Rows> routes = query("SELECT EXISTS (SELECT FROM " + table_.side +
+                                          "outbox_routes WHERE " + kOfTable + " AND source <> $1)",
+                                      Params().text(table_.source));
     if (!routes.ok()) return routes.status();
     return routes->boolean(0, 0);
 }
 
+// Of a table of ours: the view knows whose ledger counts for which row.
 std::string PostgresRecorder::unsent_rows() const {
     return " FROM (SELECT * FROM " + quote_identifier(table_.schema) +
            ".outbox_status WHERE status IN ('PENDING', 'RETRYING') ORDER BY position) t";
@@ -357,30 +360,30 @@ std::string PostgresRecorder::unsent_rows() const {
 // Rows that every route has finished and that are still there, as somebody holds them or the table
 // keeps them, are no backlog; nor are those that are owed their mark. Not each time: it reads what
 // is finished, and mostly the oldest rows are on their way out.
-Status PostgresRecorder::leave_out_finished(Stats& stats, bool first) {
+Status PostgresRecorder::leave_out_finished(Stats& stats, bool first, bool apart) {
+    const std::string of_sources = apart ? kOfTable : "source = $1";
+    const std::string sources =
+        "ANY (ARRAY(SELECT source FROM " + table_.side + "outbox_routes WHERE " + of_sources + "))";
     std::string with;
-    std::string open = not_done(table_, "$1", "''");
+    std::string open = not_done(table_, apart ? sources : "$1", "''");
     std::string join;
     if (table_.by_position) {
-        const auto of_routes = [&](const std::string& what) {
-            return "(SELECT " + what + " FROM " + table_.side + "outbox_routes WHERE source = $1)";
-        };
         const std::string position = "t." + quote_identifier(table_.position);
         // The owner's columns may have any name.
         with =
-            "WITH l AS MATERIALIZED (SELECT segment AS outbox_l_segment, bit_and(done | done) AS "
-            "outbox_l_done FROM " +
-            table_.side + "outbox_ledger WHERE source = $1 AND route IN " + of_routes("route") +
-            " GROUP BY segment HAVING count(*) = " + of_routes("count(*)") + ") ";
+            "WITH l AS MATERIALIZED (SELECT segment AS outbox_l_segment, bit_or(done) AS "
+            "outbox_l_done FROM (SELECT l.segment, bit_and(l.done | l.done) AS done FROM " +
+            table_.side + "outbox_ledger l JOIN " + table_.side +
+            "outbox_routes r USING (source, route) WHERE " + of_sources +
+            " GROUP BY l.source, l.segment HAVING count(*) = (SELECT count(*) FROM " + table_.side +
+            "outbox_routes o WHERE o.source = l.source)) each GROUP BY segment) ";
         join = " LEFT JOIN l ON l.outbox_l_segment = " + position + " / 65536";
         open = "CASE WHEN l.outbox_l_segment IS NULL OR " + position +
                " < 0 THEN true ELSE get_bit(l.outbox_l_done, (" + position +
                " % 65536)::int) = 0 END";
     }
-    const auto of_tenants = only_tenants_are_served();
-    if (!of_tenants.ok()) return of_tenants.status();
     std::vector<std::string> parts;
-    if (*of_tenants) {
+    if (apart && table_.has_scheduled) {
         parts.push_back(unsent_rows());
     } else {
         for (const std::string& condition : unfinished_conditions(table_)) {
@@ -416,19 +419,16 @@ Status PostgresRecorder::leave_out_finished(Stats& stats, bool first) {
 
 // Of rows that stay, those above what is settled, without those that every route has finished: at
 // most so many that the places which the ledgers leave open are fewer.
-Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept() {
-    const std::string routes = table_.side + "outbox_routes WHERE ";
-    const Result<Rows> settled =
-        query("SELECT coalesce(min(settled), 0), count(*), count(*) = 0 AND EXISTS (SELECT FROM " +
-                  routes + "split_part(source, '/', 1) = $1) FROM " + routes + "source = $1",
-              Params().text(table_.source));
+Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept(bool apart) {
+    const Result<Rows> settled = query("SELECT coalesce(min(settled), 0), count(*) FROM " +
+                                           table_.side + "outbox_routes WHERE source = $1",
+                                       Params().text(table_.source));
     if (!settled.ok()) return settled.status();
     const std::string from = " FROM " + table_.sql + " t";
     const std::string upto = settled->string(0, 0);
-    // Asked for the whole table, of which relays serve some tenants each.
-    if (settled->boolean(0, 2)) {
+    if (apart) {
         return stats_of("", {{unsent_rows(), unsent_rows()}},
-                        {.rows = from + " WHERE t.position > " + upto});
+                        {.rows = from + " WHERE t.position > " + upto}, apart);
     }
     const std::string last = "(SELECT max(position) FROM " + table_.sql + ")";
     const std::string with =
@@ -462,7 +462,7 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of_kept() {
                      "get_bit(l.done, (t.position % 65536)::int) = 0";
     return stats_of(with,
                     {{open, open}, {unknown + ") t", unknown + " ORDER BY t.position LIMIT 1) t"}},
-                    roughly);
+                    roughly, apart);
 }
 
 // In milliseconds, of the oldest row that one of these has.
@@ -483,7 +483,7 @@ std::string PostgresRecorder::age_of(const std::vector<std::string>& oldest) con
 // Each part has its rows, and with the second at least the oldest of them.
 Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
                                                         const std::vector<Unfinished>& parts,
-                                                        const Roughly& roughly) {
+                                                        const Roughly& roughly, bool apart) {
     std::string count;
     std::vector<std::string> oldest;
     for (const Unfinished& part : parts) {
@@ -496,17 +496,14 @@ Result<spi::Recorder::Stats> PostgresRecorder::stats_of(const std::string& with,
         table_.has_scheduled
             ? "(SELECT count(*) FROM " + quote_identifier(table_.schema) + ".outbox_scheduled)"
             : "0";
-    const std::string side = table_.has_side_tables
-                                 ? "(SELECT count(*) FROM " + table_.side +
-                                       "outbox_delivery WHERE source = $1), "
-                                       "(SELECT count(*) FROM " +
-                                       table_.side +
-                                       "outbox_dead_letters WHERE source = $1), (SELECT count(*) "
-                                       "FROM (SELECT FROM " +
-                                       table_.side +
-                                       "outbox_route_done WHERE source = $1 AND route = '' LIMIT " +
-                                       std::to_string(kCountLimit) + ") o), "
-                                 : "0 * length($1::text), 0, 0, ";
+    const std::string of_sources = std::string(" WHERE ") + (apart ? kOfTable : "source = $1");
+    const std::string side =
+        table_.has_side_tables
+            ? "(SELECT count(*) FROM " + table_.side + "outbox_delivery" + of_sources +
+                  "), (SELECT count(*) FROM " + table_.side + "outbox_dead_letters" + of_sources +
+                  "), (SELECT count(*) FROM (SELECT FROM " + table_.side + "outbox_route_done" +
+                  of_sources + " AND route = '' LIMIT " + std::to_string(kCountLimit) + ") o), "
+            : "0 * length($1::text), 0, 0, ";
     const std::string others = side + scheduled;
     const std::string counted = with + "SELECT " + count + ", " + age_of(oldest) + ", " + others;
     auto found = query_within(looked_ ? kLookWithin : kFirstLookWithin, counted,

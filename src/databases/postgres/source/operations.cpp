@@ -449,27 +449,33 @@ class PostgresOperations final : public Operations {
                              tenant_id, "tenant resume");
     }
 
-    Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
-                                                    bool unknown_only) override {
+    Result<std::vector<DeadRoute>> routes_of_dead(const DeadFilter& filter,
+                                                  bool unknown_only) override {
         const DeadQuery query(table_, filter, config_.default_tenant, side_);
         const auto rows = connection_.query(
-            "SELECT DISTINCT route FROM " + side_ + "outbox_dead_letters l" + query.where() +
-                (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
-                " ORDER BY route",
+            "SELECT DISTINCT route, source FROM " + side_ + "outbox_dead_letters l" +
+                query.where() + (unknown_only ? " AND NOT " + route_known(side_) : std::string()) +
+                " ORDER BY route, source",
             query.params());
         if (!rows.ok()) return rows.status();
-        std::vector<std::string> routes;
-        for (int row = 0; row < rows->size(); ++row) routes.push_back(rows->string(row, 0));
+        std::vector<DeadRoute> routes;
+        for (int row = 0; row < rows->size(); ++row) {
+            routes.push_back({rows->string(row, 0), rows->string(row, 1),
+                              relay::tenants_of(rows->text(row, 1), table_)});
+        }
         return routes;
     }
 
     Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
         DeadQuery query(table_, filter, config_.default_tenant, side_);
         const std::string to = query.text(route);
+        // Another source's would be nobody's to send.
+        const std::string where = query.where() + " AND (source, " + to +
+                                  ") IN (SELECT source, route FROM " + side_ + "outbox_routes)";
         const auto twice = connection_.query(
             "WITH chosen AS (SELECT dead_id, source, id, route FROM " + side_ +
-                "outbox_dead_letters" + query.where() +
-                ") SELECT min(d.route), max(d.route) FROM " + side_ +
+                "outbox_dead_letters" + where + ") SELECT min(d.route), max(d.route) FROM " +
+                side_ +
                 "outbox_dead_letters d WHERE (d.dead_id "
                 "IN (SELECT dead_id FROM chosen) OR d.route = " +
                 to +
@@ -484,7 +490,7 @@ class PostgresOperations final : public Operations {
                            to +
                            ", unmatched = false, retry_requested_at = coalesce(retry_requested_at, "
                            "clock_timestamp())" +
-                           query.where(),
+                           where,
                        query, "dead retry --to " + route, describe(filter));
     }
 

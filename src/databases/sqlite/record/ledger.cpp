@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/producer_name.h"
+#include "core/sql_text.h"
 #include "databases/sqlite/source/route_ledgers.h"
 
 namespace outbox::sqlite {
@@ -318,7 +319,8 @@ Result<bool> Ledger::has_unfinished(Database& database, const std::string& route
     if (!table_.native) {
         Statement any(database, "SELECT EXISTS (SELECT 1 FROM " + table_.sql + " t WHERE " +
                                     any_unfinished(table_) + " AND " + tenant_condition(table_) +
-                                    " AND " + not_done(table_, "?1") + ")");
+                                    " AND " + not_done(table_, quote_literal(table_.source), "?1") +
+                                    ")");
         any.bind(route);
         const bool found = any.step() && any.integer(0) != 0;
         if (Status status = any.status(); !status.ok()) return status;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -82,7 +83,13 @@ class SqliteRecorder final : public spi::Recorder {
                    How how);
     Status owe(Database& database, const std::string& name) const;
     Status forget_state(Database& database, const spi::RecordBatch& batch) const;
-    Status leave_out_finished(Database& database, const std::string& select, Stats& stats) const;
+    /// The sources that figures are of; more than one where the whole of a table was asked for, of
+    /// which relays serve some tenants each.
+    Result<std::vector<std::string>> sources_of_figures(Database& database) const;
+    Result<spi::PositionSet> finished_in_any(Database& database,
+                                             std::span<const std::string> sources) const;
+    Status leave_out_finished(Database& database, const std::string& select,
+                              std::span<const std::string> sources, Stats& stats) const;
     Status end_left_rows(Database& database);
     Status write_attempt(Database& database, const std::string& sql, spi::Position position,
                          std::uint32_t attempts, std::int64_t next_attempt_us,

@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "core/sql_text.h"
 #include "databases/sqlite/record/recorder.h"
+#include "databases/sqlite/source/route_ledgers.h"
 
 namespace outbox::sqlite {
 namespace {
@@ -124,22 +126,40 @@ Result<std::vector<std::string>> SqliteRecorder::load_paused_tenants() {
     return tenants;
 }
 
+// A relay knows its own alone.
+Result<std::vector<std::string>> SqliteRecorder::sources_of_figures(Database& database) const {
+    std::vector<std::string> sources{table_.source};
+    if (!table_.tenants.empty() || !table_.has_side_tables) return sources;
+    Statement rows(database, std::string("SELECT DISTINCT source FROM outbox_routes WHERE ") +
+                                 kOfTable + " AND source <> ?1");
+    rows.bind(table_.source);
+    while (rows.step()) sources.push_back(rows.string(0));
+    if (Status status = rows.status(); !status.ok()) return status;
+    return sources;
+}
+
 Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     const Result<Database*> database = session_.get();
     if (!database.ok()) return database.status();
+    const auto sources = sources_of_figures(**database);
+    if (!sources.ok()) return sources.status();
+    std::string list;
+    for (const std::string& source : *sources) {
+        list += (list.empty() ? "" : ", ") + quote_literal(source);
+    }
+    const std::string of_sources = " WHERE source IN (" + list + ")";
     Stats stats;
     Statement others(**database,
-                     std::string("SELECT ") +
+                     "SELECT " +
                          (table_.has_side_tables
-                              ? "(SELECT count(*) FROM outbox_delivery WHERE source = ?1), "
-                                "(SELECT count(*) FROM outbox_dead_letters WHERE source = ?1), "
-                                "(SELECT count(*) FROM outbox_route_done WHERE source = ?1 AND "
-                                "route = ''), "
-                              : "0, 0 * length(?1), 0, ") +
+                              ? "(SELECT count(*) FROM outbox_delivery" + of_sources +
+                                    "), (SELECT count(*) FROM outbox_dead_letters" + of_sources +
+                                    "), (SELECT count(*) FROM outbox_route_done" + of_sources +
+                                    " AND route = ''), "
+                              : "0, 0, 0, ") +
                          (table_.native && table_.name == "outbox_events"
                               ? "(SELECT count(*) FROM outbox_scheduled)"
                               : "0"));
-    others.bind(table_.source);
     if (others.step()) {
         stats.failing = others.integer(0);
         stats.dead = others.integer(1);
@@ -154,7 +174,7 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     const std::string rows = " FROM " + table_.sql + " t WHERE " + any_unfinished(table_) +
                              " AND " + tenant_condition(table_) +
                              // Finished, and only there because the table keeps them.
-                             (stats.owed > 0 ? " AND " + not_done(table_, "''") : "");
+                             (stats.owed > 0 ? " AND " + not_done(table_, list, "''") : "");
     Statement count(**database, "SELECT count(*) FROM (SELECT 1" + rows + " LIMIT " +
                                     std::to_string(kCountLimit + 1) + ")");
     if (count.step()) stats.backlog = count.integer(0);
@@ -180,20 +200,36 @@ Result<spi::Recorder::Stats> SqliteRecorder::stats() {
     }
     if (table_.native && stats.oldest_age_s >= kRemovedByThenS) {
         const std::string select = "SELECT " + order + ", " + time + rows + " ORDER BY " + order;
-        if (Status status = leave_out_finished(**database, select, stats); !status.ok()) {
+        if (Status status = leave_out_finished(**database, select, *sources, stats); !status.ok()) {
             return status;
         }
     }
     return stats;
 }
 
+// What every route of one of these has finished: a row is one source's alone.
+Result<spi::PositionSet> SqliteRecorder::finished_in_any(
+    Database& database, std::span<const std::string> sources) const {
+    spi::PositionSet all;
+    for (const std::string& source : sources) {
+        Table table = table_;
+        table.source = source;
+        auto finished = Ledger(table).finished_by_all(database);
+        if (!finished.ok() || sources.size() == 1) return finished;
+        finished->for_each_segment(
+            [&](std::int64_t number, const auto& bits) { all.add_segment(number, bits); });
+    }
+    return all;
+}
+
 // Rows that every route has finished and that are still there, as the table keeps them, are no
 // backlog. Not each time: it reads what is finished.
 Status SqliteRecorder::leave_out_finished(Database& database, const std::string& select,
+                                          std::span<const std::string> sources,
                                           Stats& stats) const {
     constexpr std::size_t kMostRead = 10 * kCountLimit;
     if (!table_.has_side_tables) return {};
-    const auto finished = ledger_.finished_by_all(database);
+    const auto finished = finished_in_any(database, sources);
     if (!finished.ok()) return finished.status();
     Statement rows(database, select);
     std::int64_t waiting = 0;

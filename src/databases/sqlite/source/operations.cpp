@@ -438,15 +438,19 @@ class SqliteOperations final : public Operations {
         return change_tenant(transaction, remove, tenant_id, "tenant resume");
     }
 
-    Result<std::vector<std::string>> routes_of_dead(const DeadFilter& filter,
-                                                    bool unknown_only) override {
+    Result<std::vector<DeadRoute>> routes_of_dead(const DeadFilter& filter,
+                                                  bool unknown_only) override {
         Statement rows(*database_,
-                       "SELECT DISTINCT route FROM outbox_dead_letters l" + where_dead(filter) +
+                       "SELECT DISTINCT route, source FROM outbox_dead_letters l" +
+                           where_dead(filter) +
                            (unknown_only ? std::string(" AND NOT ") + kRouteKnown : std::string()) +
-                           " AND ?7 IS NULL ORDER BY route");
+                           " AND ?7 IS NULL ORDER BY route, source");
         bind(rows, filter);
-        std::vector<std::string> routes;
-        while (rows.step()) routes.push_back(rows.string(0));
+        std::vector<DeadRoute> routes;
+        while (rows.step()) {
+            routes.push_back(
+                {rows.string(0), rows.string(1), relay::tenants_of(rows.text(1), table_)});
+        }
         if (Status status = rows.status(); !status.ok()) return status;
         return routes;
     }
@@ -454,9 +458,12 @@ class SqliteOperations final : public Operations {
     Result<std::int64_t> reroute_dead(const DeadFilter& filter, const std::string& route) override {
         WriteTransaction transaction(*database_);
         if (Status status = transaction.begin(); !status.ok()) return status;
+        // Another source's would be nobody's to send.
+        const std::string where =
+            where_dead(filter) + " AND (source, ?7) IN (SELECT source, route FROM outbox_routes)";
         Statement twice(*database_,
                         "WITH chosen AS (SELECT dead_id, source, id FROM outbox_dead_letters" +
-                            where_dead(filter) +
+                            where +
                             ") SELECT min(d.route), max(d.route) FROM outbox_dead_letters d WHERE "
                             "(d.dead_id IN (SELECT dead_id FROM chosen) OR d.route = ?7) AND "
                             "(d.source, d.id) IN (SELECT source, id FROM chosen) GROUP BY "
@@ -464,14 +471,14 @@ class SqliteOperations final : public Operations {
         bind(twice, filter).bind(route);
         if (twice.step()) return two_letters(twice.string(0), twice.string(1));
         if (Status status = twice.status(); !status.ok()) return status;
-        Statement ids(*database_, ids_of("outbox_dead_letters", where_dead(filter) + kNoSeventh));
-        bind(ids, filter);
+        Statement ids(*database_, ids_of("outbox_dead_letters", where));
+        bind(ids, filter).bind(route);
         return carry_out(transaction, ids, "dead retry --to " + route, describe(filter), [&] {
             Statement update(*database_,
                              "UPDATE outbox_dead_letters SET error = 'rerouted from ' || route || "
                              "': ' || error, route = ?7, unmatched = 0, retry_requested_at = "
                              "coalesce(retry_requested_at, ?8)" +
-                                 where_dead(filter));
+                                 where);
             return bind(update, filter).bind(route).bind(now_us()).run();
         });
     }

@@ -201,12 +201,13 @@ Status RouteLedgers::unfinished_rows(const std::string& source, const std::strin
         if (!loaded.ok()) return loaded.status();
         finished = std::move(*loaded);
     }
-    Statement rows(database_, table->native
-                                  ? "SELECT position, " + tenant + " FROM " + table->sql +
-                                        " t WHERE position > 0 AND " + tenants
-                                  : "SELECT 0, " + tenant + " FROM " + table->sql + " t WHERE " +
-                                        any_unfinished(*table) + " AND " + tenants + " AND " +
-                                        not_done(*table, quote_literal(route)));
+    Statement rows(database_,
+                   table->native
+                       ? "SELECT position, " + tenant + " FROM " + table->sql +
+                             " t WHERE position > 0 AND " + tenants
+                       : "SELECT 0, " + tenant + " FROM " + table->sql + " t WHERE " +
+                             any_unfinished(*table) + " AND " + tenants + " AND " +
+                             not_done(*table, quote_literal(source), quote_literal(route)));
     while (rows.step()) {
         if (table->native && finished.contains(rows.integer(0))) continue;
         if (!take(rows.string(1))) break;

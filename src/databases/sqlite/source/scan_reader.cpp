@@ -88,8 +88,8 @@ std::string scan_sql(const Table& table, const std::string& route) {
         branches += "SELECT * FROM (SELECT t." + table.order + " AS outbox_order, t.* FROM " +
                     table.sql + " t WHERE " + condition + " AND " + table.quoted("id") +
                     " IS NOT NULL AND " + tenant_condition(table) + " AND " +
-                    not_done(table, quote_literal(route)) + " ORDER BY t." + table.order +
-                    " LIMIT ?1)";
+                    not_done(table, quote_literal(table.source), quote_literal(route)) +
+                    " ORDER BY t." + table.order + " LIMIT ?1)";
     }
     return "SELECT " + scan_columns(table) + " FROM (" + branches +
            ") t ORDER BY t.outbox_order LIMIT ?1";

@@ -288,10 +288,9 @@ std::string done_name_sql(const Table& table) {
            id + "), 1, 1) || " + id + " END)";
 }
 
-std::string not_done(const Table& table, const std::string& route) {
-    return "NOT EXISTS (SELECT 1 FROM outbox_route_done d WHERE d.source = " +
-           quote_literal(table.source) + " AND d.event_id = " + done_name_sql(table) +
-           " AND d.route IN (" + route + ", ''))";
+std::string not_done(const Table& table, const std::string& sources, const std::string& route) {
+    return "NOT EXISTS (SELECT 1 FROM outbox_route_done d WHERE d.source IN (" + sources +
+           ") AND d.event_id = " + done_name_sql(table) + " AND d.route IN (" + route + ", ''))";
 }
 
 }  // namespace outbox::sqlite

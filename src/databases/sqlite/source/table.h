@@ -84,10 +84,11 @@ void bind_raw_id(Statement& statement, std::string_view raw_id);
 /// The ids under which the event of a row may be known, long ones aside, as SQL.
 [[nodiscard]] std::array<std::string, 2> event_ids(const Table& table);
 
-/// How outbox_route_done names a row, of a raw id and as SQL; and the condition that a route (SQL)
-/// has not finished the row, nor were it all of them ('').
+/// How outbox_route_done names a row, of a raw id and as SQL; and the condition that a route of
+/// `sources` (both SQL) has not finished the row, nor were it all of them ('').
 [[nodiscard]] std::string done_name(std::string_view raw_id);
 [[nodiscard]] std::string done_name_sql(const Table& table);
-[[nodiscard]] std::string not_done(const Table& table, const std::string& route);
+[[nodiscard]] std::string not_done(const Table& table, const std::string& sources,
+                                   const std::string& route);
 
 }  // namespace outbox::sqlite

@@ -29,6 +29,7 @@
 #include "hang_watch.h"
 #include "look.h"
 #include "registry.h"
+#include "relay/tenants.h"
 #include "runtime/exit_codes.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
@@ -113,12 +114,12 @@ admin::HealthReport health_of(const relay::Relay& relay) {
     return report;
 }
 
-std::string metrics_of(const relay::Relay& relay, const std::string& table,
+std::string metrics_of(const relay::Relay& relay, const std::string& source,
                        const relay::RelayOptions& options, const Spans& spans) {
     const auto health = relay.health();
     runtime::MetricsSnapshot snapshot;
     if (spans.stats != nullptr) snapshot.spans = spans.stats();
-    snapshot.source = table;
+    snapshot.source = source;
     snapshot.database_stats = relay.database_stats();
     snapshot.leading = health.leading;
     snapshot.database = health.database;
@@ -262,9 +263,12 @@ std::unique_ptr<admin::AdminServer> start_admin(Setup& setup, const relay::Relay
             {{"/health/live", [&relay] { return live_page(health_of(relay)); }},
              {"/health/ready", [&relay, local] { return ready_page(health_of(relay), local); }},
              {"/metrics",
-              [&relay, &spans, table = setup.source->table_name(), options] {
+              [&relay, &spans, options,
+               // Each set of tenants has figures of its own, which pass for no other's.
+               source =
+                   relay::source_name(setup.source->table_name(), setup.config.source.tenants)] {
                   return admin::HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
-                                             metrics_of(relay, table, options, spans)};
+                                             metrics_of(relay, source, options, spans)};
               }}},
             admin::kRequestTimeout, std::move(site));
         if (server.ok()) {

@@ -328,7 +328,8 @@ std::string metrics_page() {
     std::string out =
         "# Metrics of the relay\n\n" + std::string(kGenerated) +
         "Served by `outbox relay` at `/metrics` in Prometheus' text format. Every "
-        "metric has the label `source`,\nthe outbox table; `route` has at most " +
+        "metric has the label `source`,\nthe outbox table, with `--tenant` as "
+        "`public.outbox_events/acme,globex`; `route` has at most " +
         std::to_string(kMaxRouteLabels) +
         " values. A service shows those of its consumers (`outbox_inbox_…`,\n"
         "[Receiving](../receiving.md)) and sagas (`outbox_sagas`, "

@@ -88,6 +88,7 @@ complete -c outbox -n '__outbox_is status' -l require-tls -d 'refuse to reach an
 complete -c outbox -n '__outbox_is status' -l table -x -d 'outbox table, exact and case kept'
 complete -c outbox -n '__outbox_is status' -l preset -x -a 'pending-published new-sent processed-at delete-when-sent camel-case debezium' -d 'known shape of the table'
 complete -c outbox -n '__outbox_is status' -l after-publish -x -a 'delete mark keep' -d 'what happens to a published row'
+complete -c outbox -n '__outbox_is status' -l default-tenant -x -d 'tenant of events that name none'
 complete -c outbox -n '__outbox_is status' -l connect-timeout-s -x -d 'longest wait for a connection to the database'
 complete -c outbox -n '__outbox_is status' -l json -d 'print JSON'
 complete -c outbox -n '__outbox_is status' -l config -rF -d 'configuration file'

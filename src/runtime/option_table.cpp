@@ -534,8 +534,8 @@ constexpr std::array kOptions{
                .file_key = "source.default_tenant",
                .fallback = kDefaultTenant,
                .value = "ID",
-               .commands = kServe | kDashboard | kSendAgain | kManyDead | kScheduled | kExplain |
-                           kRoutesList | kRoutesRetire | kTenants | kTop,
+               .commands = kServe | kStatus | kDashboard | kSendAgain | kManyDead | kScheduled |
+                           kExplain | kRoutesList | kRoutesRetire | kTenants | kTop,
                .group = kSourceGroup,
                .help = "tenant of events that name none"},
     OptionSpec{.name = "mode",

@@ -141,7 +141,15 @@ TEST_F(Guide, ASchemaHasTheTablesAndAllCommandsFindThem) {
     ASSERT_TRUE(eventually(60s, "it is marked", [&] {
         return db.number("SELECT count(*) FROM mine WHERE processed_at IS NOT NULL") == 1;
     }));
+    const auto refused = [&](const std::string& how) {
+        const Finished ended = outbox_.run({"relay", "--from", url, "--table", "public.mine",
+                                            "--to", "stdout:", "--admin", "off"});
+        EXPECT_EQ(ended.status.code, 4);
+        EXPECT_THAT(ended.err, HasSubstr(how + " public.mine by tables in schema \"Out box\""));
+    };
+    refused("a relay leads");
     EXPECT_EQ(adopted.stop(), kStopped);
+    refused("relays led");
     EXPECT_EQ(db.value("SELECT to_regclass('public.outbox_lease')"), "");
     run({"migrate", "--uninstall"});
     EXPECT_EQ(db.number("SELECT count(*) FROM pg_tables WHERE schemaname = 'Out box'"), 0);

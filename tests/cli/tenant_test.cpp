@@ -457,6 +457,8 @@ TEST_P(Tenants, IsNotDrainedWhileEventsThatNameNoneMayBeItsOwn) {
     EXPECT_EQ(drain({"--default-tenant", "main"}).status.code, 6);
     EXPECT_TRUE(result({"tenant", "list"}).empty());
     EXPECT_EQ(drain({"--default-tenant", "other"}).status.code, 0);
+    EXPECT_THAT(run_on({"status", "--default-tenant", "main"}).out,
+                HasSubstr("tenant main, 1 of the backlog kept"));
 }
 
 TEST_P(Tenants, OneWhomNoRelayServesIsNotDrainedWhileItsEventsWait) {

@@ -89,7 +89,9 @@ TEST_F(UninstallPostgres, RemovesOneSideOnly) {
     migrate(url_, kConsumerOnly);
     const std::string consumer = objects();
     migrate(url_, kProducerOnly);
-    uninstall(url_, kProducerOnly);
+    const auto removed = uninstall(url_, kProducerOnly);
+    EXPECT_THAT(removed, Contains("outbox_lease"));
+    EXPECT_THAT(removed, Not(Contains("outbox_refuse_change"))) << "the other side needs it";
     EXPECT_EQ(objects(), consumer);
     EXPECT_THAT(migrate(url_, kConsumerOnly), IsEmpty());
     uninstall(url_, kConsumerOnly);

@@ -284,13 +284,13 @@ class PostgresTarget final : public MigrationTarget {
     // Gives the names of what there was.
     std::vector<std::string> uninstall(MigrationSide side) {
         const std::string_view wanted = side_name(side);
-        std::vector<std::string> names;
+        std::vector<const SchemaObject*> there;
         for (const SchemaObject& object : postgres::schema_objects()) {
             const bool of_side = wanted.empty() || object.side == wanted;
             const bool shared = object.side.empty() && object.name != "outbox_migrations";
             if (object.kind == SchemaObject::Kind::kIndex) continue;
             if ((shared || (!object.side.empty() && of_side)) && exists(object)) {
-                names.emplace_back(object.name);
+                there.push_back(&object);
             }
         }
         // It waits for longer at a time than a migration, and is not tried again.
@@ -299,8 +299,11 @@ class PostgresTarget final : public MigrationTarget {
             answer_to(postgres::uninstall_body(place_.schema, place_.quoted_schema, side));
         if (result.state() == kLockTimeoutState) give_up("10 s", kHoldersOfTables);
         check(result);
-        // Somebody else's table of that name stays.
-        std::erase_if(names, [&](const std::string& name) { return exists(name); });
+        // Somebody else's table of that name stays, and what the other side needs.
+        std::vector<std::string> names;
+        for (const SchemaObject* object : there) {
+            if (!exists(*object)) names.emplace_back(object->name);
+        }
         commit();
         return names;
     }

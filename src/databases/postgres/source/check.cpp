@@ -461,6 +461,39 @@ Result<SideTables> look_for_side_tables(Connection& connection, const std::strin
     return tables;
 }
 
+Status require_one_place(Connection& connection, const Table& table, const SideTables& tables) {
+    const std::string name = table.schema + "." + table.name;
+    // Anybody may have a table of that name; those of the event table's owner and of our roles
+    // count.
+    const Result<Rows> places = connection.query(
+        "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = "
+        "c.relnamespace WHERE c.relname = 'outbox_lease' AND c.relkind = 'r' AND n.nspname <> $1 "
+        "AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') AND "
+        "(pg_has_role(c.relowner, 'USAGE') OR c.relowner = (SELECT relowner FROM pg_class WHERE "
+        "oid = to_regclass($2))) ORDER BY 1",
+        Params().text(tables.schema).text(table.sql));
+    if (!places.ok()) return places.status();
+    for (int place = 0; place < places->size(); ++place) {
+        const std::string schema = places->string(place, 0);
+        const Result<Rows> leases = connection.query(
+            "SELECT coalesce(bool_or(owner IS NOT NULL AND expires_at > clock_timestamp()), "
+            "false), count(*) FROM " +
+                schema + ".outbox_lease WHERE source = $1 OR starts_with(source, $1 || '/')",
+            Params().text(name));
+        if (!leases.ok()) return leases.status();
+        const bool leads = leases->boolean(0, 0);
+        if (!leads && (leases->integer(0, 1) == 0 || !tables.none)) continue;
+        return {ErrorCode::kTableShape, Advice::kStop,
+                std::string(leads ? "a relay leads" : "relays led") + " " + name +
+                    " by tables in schema " + schema + ", and by others in schema " +
+                    quote_identifier(tables.schema) +
+                    " each event would be sent once more: add --schema " + schema +
+                    "; or, if these are to be used from now on, stop that relay, and DELETE FROM " +
+                    schema + ".outbox_lease WHERE source = " + quote_literal(name)};
+    }
+    return {};
+}
+
 Status make_side_tables(Connection& connection, const SideTables& tables,
                         const PostgresSourceConfig& config) {
     const std::string sql = side_tables_sql(tables.schema);

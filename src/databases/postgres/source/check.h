@@ -21,6 +21,10 @@ struct SideTables {
 /// `table_schema`: the schema of the event table, which is looked at last.
 Result<SideTables> look_for_side_tables(Connection& connection, const std::string& table_schema);
 
+/// The refusal where relays of an adopted `table` have their side tables in another schema than
+/// `tables`: one leads there now, or these are yet to be made. Each would send every event.
+Status require_one_place(Connection& connection, const Table& table, const SideTables& tables);
+
 /// Creates the side tables that are `missing`, if the role may; else the error prints their SQL.
 Status make_side_tables(Connection& connection, const SideTables& tables,
                         const PostgresSourceConfig& config);

@@ -157,6 +157,9 @@ Result<std::unique_ptr<spi::Source>> make_postgres_source(const PostgresSourceCo
         return owners;
     }
     if (Status known = require_known_version(*connection, *table); !known.ok()) return known;
+    if (config.make_side_tables && !table->has_scheduled) {
+        if (Status one = require_one_place(*connection, *table, *side); !one.ok()) return one;
+    }
     if (config.make_side_tables && !side->missing.empty()) {
         if (Status made = make_side_tables(*connection, *side, config); !made.ok()) return made;
     } else {

@@ -29,6 +29,7 @@
 #include "hang_watch.h"
 #include "look.h"
 #include "registry.h"
+#include "relay/tenants.h"
 #include "runtime/exit_codes.h"
 #include "runtime/log.h"
 #include "runtime/metrics.h"
@@ -58,6 +59,7 @@ relay::RelayOptions options_of(const RelayConfig& config) {
     std::random_device random;
     options.lane_seed = (std::uint64_t{random()} << 32U) | random();
     options.owner = owner_name();
+    options.whose = relay::tenant_arguments(config.source.tenants);
     return options;
 }
 

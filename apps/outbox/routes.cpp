@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"

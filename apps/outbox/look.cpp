@@ -9,6 +9,7 @@
 #include "core/redact.h"
 #include "print.h"
 #include "registry.h"
+#include "relay/tenants.h"
 #include "runtime/exit_codes.h"
 #include "spans.h"
 
@@ -25,7 +26,9 @@ Status check_destination(const runtime::RelayConfig& config, const runtime::Rout
     if (!sink.ok()) return sink.status();
     const auto met = (*sink)->destination();
     if (!met.ok()) return met.status();
-    return *met == known ? Status() : Status(spi::destination_changed(route.name, known, *met));
+    if (*met == known) return {};
+    return spi::destination_changed(route.name, known, *met,
+                                    relay::tenant_arguments(config.source.tenants));
 }
 
 void look_at_route(const runtime::RelayConfig& config, const runtime::RouteConfig& route,

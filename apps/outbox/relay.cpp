@@ -59,6 +59,7 @@ relay::RelayOptions options_of(const RelayConfig& config) {
     std::random_device random;
     options.lane_seed = (std::uint64_t{random()} << 32U) | random();
     options.owner = owner_name();
+    options.whose = relay::tenant_arguments(config.source.tenants);
     return options;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
@@ -9,6 +10,7 @@
 #include "core/utf8.h"
 #include "print.h"
 #include "registry.h"
+#include "relay/tenants.h"
 #include "runtime/exit_codes.h"
 #include "runtime/route_names.h"
 
@@ -24,8 +26,9 @@ struct Ledgers {
 };
 
 Result<Ledgers> open_ledgers(const runtime::Invocation& invocation) {
-    const auto config = runtime::make_source_config(invocation);
+    auto config = runtime::make_source_config(invocation);
     if (!config.ok()) return config.error();
+    config->tenants.clear();  // they say whose route is meant
     auto outbox = open_outbox(*config);
     if (!outbox.ok()) return outbox.error();
     return Ledgers{outbox->source->table_name(), std::move(outbox->operations)};
@@ -47,12 +50,69 @@ std::string number(const BoundedCount& count) {
     return with_commas(count.count) + (count.more ? "+" : "");
 }
 
-int no_such_route(const Ledgers& ledgers, const std::string& name) {
-    const auto known = ledgers->ledger_routes(false);
-    if (!known.ok()) return report(known.error());
-    std::cerr << "outbox: " << ledgers.table << " has no route '" << name << "'; "
-              << known_routes(*known) << "\n";
-    return runtime::kExitFailed;
+ErrorInfo routes_conflict(std::string message) {
+    return {ErrorCode::kConflict, Advice::kStop, {}, std::move(message)};
+}
+
+// "public.outbox_events/acme (--tenant acme)", of each that has a route of the name.
+std::string sources_of(const std::vector<LedgerRoute>& routes, const std::string& name,
+                       const std::string& table) {
+    std::string out;
+    for (const LedgerRoute& route : routes) {
+        if (route.name != name) continue;
+        out += (out.empty() ? "" : ", ") + route.source + " (" +
+               relay::whose_arguments(route.source, table).substr(1) + ")";
+    }
+    return out;
+}
+
+ErrorInfo no_such_route(const std::vector<LedgerRoute>& routes, const std::string& name,
+                        const std::string& source, const std::string& table, bool given) {
+    std::vector<LedgerRoute> its;
+    std::ranges::copy_if(routes, std::back_inserter(its), [&](const LedgerRoute& route) {
+        return !given || route.source == source;
+    });
+    const std::string others = sources_of(routes, name, table);
+    return routes_conflict(source + " has no route '" + name + "'; " + known_routes(its) +
+                           (others.empty() ? "" : "; there is one of " + others));
+}
+
+// The tenants that were given, whose relay's the route is then; "" alone, or nothing: the one of
+// all. What is another's, too, or only another's, must be told.
+Result<std::vector<std::string>> whose_route(const runtime::Invocation& invocation,
+                                             const Ledgers& ledgers, const std::string& name) {
+    std::vector<std::string> tenants = invocation.options.list("tenant");
+    const bool of_all = tenants == std::vector<std::string>{""};
+    if (!of_all && std::ranges::count(tenants, "") > 0) {
+        return runtime::config_error("--tenant", "'' means the relay of all, and stands alone");
+    }
+    const bool given = !tenants.empty();
+    if (of_all) tenants.clear();
+    const auto routes = ledgers->ledger_routes(false);
+    if (!routes.ok()) return routes.status();
+    const std::string source = relay::source_name(ledgers.table, tenants);
+    bool there = false;
+    bool others = false;
+    for (const LedgerRoute& route : *routes) {
+        if (route.name == name) (route.source == source ? there : others) = true;
+    }
+    if (!given && others) {
+        return routes_conflict("route '" + name + "' is one of " +
+                               sources_of(*routes, name, ledgers.table) +
+                               ": say whose is meant, by --tenant as its relay has it; nothing was "
+                               "changed");
+    }
+    if (!there) return no_such_route(*routes, name, source, ledgers.table, given);
+    return tenants;
+}
+
+ErrorInfo gone_meanwhile(const std::string& name) {
+    return routes_conflict("route '" + name + "' is gone meanwhile");
+}
+
+// Behind a route's name.
+std::string of_source(const Ledgers& ledgers, const std::vector<std::string>& tenants) {
+    return tenants.empty() ? "" : " of " + relay::source_name(ledgers.table, tenants);
 }
 
 ordered_json json_of(const LedgerRoute& route) {
@@ -101,15 +161,9 @@ int print_done(const ordered_json& what) {
 }
 
 // What is said of a number that may have others' events in it: as `run_tenant_drain` does.
-std::string of_no_tenant(const runtime::Invocation& invocation, const Ledgers& ledgers,
-                         const std::string& name) {
-    if (invocation.options.given("default-tenant")) return {};
-    const auto routes = ledgers->ledger_routes(false);
-    if (!routes.ok() || std::none_of(routes->begin(), routes->end(), [&](const LedgerRoute& route) {
-            return route.name == name && route.source != ledgers.table;
-        })) {
-        return {};
-    }
+std::string of_no_tenant(const runtime::Invocation& invocation,
+                         const std::vector<std::string>& tenants) {
+    if (tenants.empty() || invocation.options.given("default-tenant")) return {};
     return " (with all that name no tenant; to count the relay's own alone give --default-tenant "
            "NAME as it has it)";
 }
@@ -156,12 +210,14 @@ int run_routes_accept(const runtime::Invocation& invocation) {
     const auto ledgers = open_ledgers(invocation);
     if (!ledgers.ok()) return report(ledgers.error());
     const std::string& name = names->front();
-    const auto accepted = (*ledgers)->accept_destination(name);
+    const auto tenants = whose_route(invocation, *ledgers, name);
+    if (!tenants.ok()) return report(tenants.error());
+    const auto accepted = (*ledgers)->accept_destination(*tenants, name);
     if (!accepted.ok()) return report(accepted.error());
-    if (*accepted == 0) return no_such_route(*ledgers, name);
+    if (*accepted == 0) return report(gone_meanwhile(name));
     if (invocation.options.flag("json"))
         return print_done({{"route", name}, {"ledgers", *accepted}});
-    std::cout << "route " << name
+    std::cout << "route " << name << of_source(*ledgers, *tenants)
               << " takes the destination that it meets next for the one that it had\n";
     return runtime::kExitOk;
 }
@@ -176,14 +232,16 @@ int run_routes_rename(const runtime::Invocation& invocation) {
     }
     const auto ledgers = open_ledgers(invocation);
     if (!ledgers.ok()) return report(ledgers.error());
-    const auto renamed = (*ledgers)->rename_route(from, to);
+    const auto tenants = whose_route(invocation, *ledgers, from);
+    if (!tenants.ok()) return report(tenants.error());
+    const auto renamed = (*ledgers)->rename_route(*tenants, from, to);
     if (!renamed.ok()) return report(renamed.error());
-    if (*renamed == 0) return no_such_route(*ledgers, from);
+    if (*renamed == 0) return report(gone_meanwhile(from));
     if (invocation.options.flag("json")) {
         return print_done({{"route", to}, {"was", from}, {"ledgers", *renamed}});
     }
-    std::cout << "route " << from << " is now " << to << "; start the relay with --to " << to
-              << "=URL\n";
+    std::cout << "route " << from << of_source(*ledgers, *tenants) << " is now " << to
+              << "; start the relay with --to " << to << "=URL\n";
     return runtime::kExitOk;
 }
 
@@ -193,16 +251,19 @@ int run_routes_retire(const runtime::Invocation& invocation) {
     const auto ledgers = open_ledgers(invocation);
     if (!ledgers.ok()) return report(ledgers.error());
     const std::string& name = names->front();
-    const auto retired = (*ledgers)->retire_route(name, invocation.options.flag("yes"));
+    const auto tenants = whose_route(invocation, *ledgers, name);
+    if (!tenants.ok()) return report(tenants.error());
+    const auto retired = (*ledgers)->retire_route(*tenants, name, invocation.options.flag("yes"));
     if (!retired.ok()) return report(retired.error());
-    if (!retired->known) return no_such_route(*ledgers, name);
+    if (!retired->known) return report(gone_meanwhile(name));
     const std::string events =
         number(retired->unfinished) +
         (retired->unfinished.count == 1 && !retired->unfinished.more ? " event" : " events");
     if (!retired->done) {
         return report(runtime::config_error(
-            command_of(invocation), "route '" + name + "' has not finished " + events +
-                                        of_no_tenant(invocation, *ledgers, name) +
+            command_of(invocation), "route '" + name + "'" + of_source(*ledgers, *tenants) +
+                                        " has not finished " + events +
+                                        of_no_tenant(invocation, *tenants) +
                                         ", which it will never send then; if that is meant, add "
                                         "--yes"));
     }
@@ -212,7 +273,7 @@ int run_routes_retire(const runtime::Invocation& invocation) {
                            {"unfinished_is_more", retired->unfinished.more},
                            {"dead", retired->dead}});
     }
-    std::cout << "route " << name << " is retired; it had "
+    std::cout << "route " << name << of_source(*ledgers, *tenants) << " is retired; it had "
               << (retired->unfinished.count == 0 ? "finished every event"
                                                  : "not finished " + events)
               << "\n";

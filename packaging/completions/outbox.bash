@@ -76,9 +76,9 @@ _outbox() {
             'scheduled list') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --event-type --key --tenant --limit --json --config --help' ;;
             'scheduled cancel') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --event-type --key --tenant --all --dry-run --json --config --help' ;;
             'routes list') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --json --config --help' ;;
-            'routes accept') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
-            'routes rename') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
-            'routes retire') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --yes --json --config --help' ;;
+            'routes accept') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --tenant --connect-timeout-s --json --config --help' ;;
+            'routes rename') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --tenant --connect-timeout-s --json --config --help' ;;
+            'routes retire') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --tenant --default-tenant --connect-timeout-s --yes --json --config --help' ;;
             'routes continue') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
             'routes begin') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --connect-timeout-s --json --config --help' ;;
             'tenant list') words='--db --owner --password-file --schema --require-tls --table --preset --after-publish --default-tenant --connect-timeout-s --json --config --help' ;;

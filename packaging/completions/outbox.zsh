@@ -622,6 +622,7 @@ _outbox() {
                 '--table[outbox table, exact and case kept]:NAME:' \
                 '--preset[known shape of the table]:NAME:(pending-published new-sent processed-at delete-when-sent camel-case debezium)' \
                 '--after-publish[what happens to a published row]:ACTION:(delete mark keep)' \
+                '*--tenant[the route of the relay of this tenant, as that relay has it]:ID:' \
                 '--connect-timeout-s[longest wait for a connection to the database]:N:' \
                 '--json[print JSON]' \
                 '--config[configuration file]:FILE:_files' \
@@ -637,6 +638,7 @@ _outbox() {
                 '--table[outbox table, exact and case kept]:NAME:' \
                 '--preset[known shape of the table]:NAME:(pending-published new-sent processed-at delete-when-sent camel-case debezium)' \
                 '--after-publish[what happens to a published row]:ACTION:(delete mark keep)' \
+                '*--tenant[the route of the relay of this tenant, as that relay has it]:ID:' \
                 '--connect-timeout-s[longest wait for a connection to the database]:N:' \
                 '--json[print JSON]' \
                 '--config[configuration file]:FILE:_files' \
@@ -652,6 +654,7 @@ _outbox() {
                 '--table[outbox table, exact and case kept]:NAME:' \
                 '--preset[known shape of the table]:NAME:(pending-published new-sent processed-at delete-when-sent camel-case debezium)' \
                 '--after-publish[what happens to a published row]:ACTION:(delete mark keep)' \
+                '*--tenant[the route of the relay of this tenant, as that relay has it]:ID:' \
                 '--default-tenant[tenant of events that name none]:ID:' \
                 '--connect-timeout-s[longest wait for a connection to the database]:N:' \
                 '--yes[also where the route has not finished all events]' \

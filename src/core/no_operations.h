@@ -35,11 +35,18 @@ class NoOperations final : public Operations {
     Result<std::vector<LedgerRoute>> ledger_routes(bool) override {
         return std::vector<LedgerRoute>{};
     }
-    Result<std::int64_t> accept_destination(const std::string&) override { return std::int64_t{0}; }
-    Result<std::int64_t> rename_route(const std::string&, const std::string&) override {
+    Result<std::int64_t> accept_destination(const std::vector<std::string>&,
+                                            const std::string&) override {
         return std::int64_t{0};
     }
-    Result<RetiredRoute> retire_route(const std::string&, bool) override { return RetiredRoute{}; }
+    Result<std::int64_t> rename_route(const std::vector<std::string>&, const std::string&,
+                                      const std::string&) override {
+        return std::int64_t{0};
+    }
+    Result<RetiredRoute> retire_route(const std::vector<std::string>&, const std::string&,
+                                      bool) override {
+        return RetiredRoute{};
+    }
     Result<std::int64_t> keep_ledgers() override { return std::int64_t{0}; }
     Result<std::int64_t> forget_ledgers() override { return std::int64_t{0}; }
     Result<std::vector<DeadRoute>> routes_of_dead(const DeadFilter&, bool) override {

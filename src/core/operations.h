@@ -271,15 +271,19 @@ class Operations : public DeadLetters {
     /// The table's routes, by name and source. `count_unfinished` reads the table.
     virtual Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) = 0;
 
-    // Each of the following is done in one transaction, and for all sources of the table. Those
-    // that name a route give 0, or `known` false, where there is none of that name. All but
-    // `accept` are refused (`kConflict`) while a relay of the table has the lease.
+    // Each of the following is done in one transaction. Those that name a route do it for the relay
+    // of these tenants alone (none: that of all), and give 0, or `known` false, where that has none
+    // of the name. The others do it for all sources of the table. All but `accept` are refused
+    // (`kConflict`) while a relay that serves some of the same tenants has the lease.
 
     /// The destination that is met next is taken for the one that was known. How many routes.
-    virtual Result<std::int64_t> accept_destination(const std::string& route) = 0;
+    virtual Result<std::int64_t> accept_destination(const std::vector<std::string>& tenants,
+                                                    const std::string& route) = 0;
     /// `kConflict` also where the new name is in use.
-    virtual Result<std::int64_t> rename_route(const std::string& from, const std::string& to) = 0;
-    virtual Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) = 0;
+    virtual Result<std::int64_t> rename_route(const std::vector<std::string>& tenants,
+                                              const std::string& from, const std::string& to) = 0;
+    virtual Result<RetiredRoute> retire_route(const std::vector<std::string>& tenants,
+                                              const std::string& route, bool with_unfinished) = 0;
     /// The table holds the events that the ledgers speak of. How many routes had a ledger that may
     /// have spoken of others.
     virtual Result<std::int64_t> keep_ledgers() = 0;

@@ -51,6 +51,7 @@ struct RelayOptions {
     /// Of the hash that tells lanes apart: random, so that nobody can choose keys that share one.
     std::uint64_t lane_seed = 0;
     std::string owner;  ///< Names this relay in the lease; host:pid.
+    std::string whose;  ///< As `spi::destination_changed` has it.
     Unmatched unmatched = Unmatched::kDeadLetter;
     /// After so long a sink that holds back until all is recorded is told that it is: for a replay,
     /// which records an event only behind those that it began before. 0: never.

@@ -116,7 +116,8 @@ bool Pipeline::identified() {
         flow_.outcomes.destination = std::move(*met);
     } else if (*met != destination_) {
         flow_.circuit.failed({}, deps_.clock.boot_us(), flow_.random());
-        const ErrorInfo error = spi::destination_changed(flow_.route.name, destination_, *met);
+        const ErrorInfo error =
+            spi::destination_changed(flow_.route.name, destination_, *met, flow_.options.whose);
         deps_.stats.error(error);
         if (refused_destination_ != *met) {
             deps_.notify({Note::Level::kError,

@@ -48,6 +48,50 @@ bool covers(const std::vector<std::string>& all, const std::vector<std::string>&
     });
 }
 
+std::string tenant_arguments(const std::vector<std::string>& tenants) {
+    constexpr std::string_view kSpecial = " \t\n!\"#$&'()*;<=>?[\\]^`{|}~";
+    std::string out;
+    for (const std::string& tenant : tenants) {
+        out += " --tenant ";
+        if (!tenant.empty() && tenant.find_first_of(kSpecial) == std::string::npos) {
+            out += tenant;
+            continue;
+        }
+        out += '\'';
+        for (const char c : tenant) {
+            if (c == '\'') out += "'\\'";
+            out += c;
+        }
+        out += '\'';
+    }
+    return out;
+}
+
+std::string whose_arguments(std::string_view source, std::string_view table) {
+    const auto tenants = tenants_of(source, table);
+    return tenant_arguments(tenants.empty() ? std::vector<std::string>{""} : tenants);
+}
+
+std::vector<std::string> whose_route(const std::string& route, const std::string& source,
+                                     const std::string& table, const std::vector<HeldRoute>& held) {
+    const auto ours = tenants_of(source, table);
+    const bool is_new = std::none_of(held.begin(), held.end(),
+                                     [&](const HeldRoute& one) { return one.source == source; });
+    const auto holders = std::count_if(held.begin(), held.end(),
+                                       [&](const HeldRoute& one) { return one.route == route; });
+    std::vector<std::string> out;
+    for (const HeldRoute& one : held) {
+        if (one.route != route) continue;
+        const auto theirs = tenants_of(one.source, table);
+        // As they are taken over; a new one inherits from those that serve others, too.
+        const bool met =
+            one.source == source || covers(ours, theirs) || (is_new && overlap(ours, theirs));
+        if (!met) continue;
+        out.push_back(holders == 1 ? tenant_arguments(theirs) : whose_arguments(one.source, table));
+    }
+    return out;
+}
+
 ErrorInfo tenants_are_served(const std::string& source, const std::string& former,
                              const std::string& owner) {
     return {ErrorCode::kConflict,
@@ -58,7 +102,8 @@ ErrorInfo tenants_are_served(const std::string& source, const std::string& forme
                 ": two relays would publish the same events. Stop it first, or name other tenants"};
 }
 
-ErrorInfo tenants_left_open(const std::string& source, const std::string& former) {
+ErrorInfo tenants_left_open(const std::string& source, const std::string& former,
+                            const std::string& whose) {
     return {ErrorCode::kConflict,
             Advice::kStop,
             {},
@@ -67,7 +112,8 @@ ErrorInfo tenants_left_open(const std::string& source, const std::string& former
                 source +
                 " is a part of it and would send them again to all. Start it once more with the "
                 "tenants of before until no event waits (outbox status), or give up a route that "
-                "is gone: outbox routes retire NAME"};
+                "is gone: outbox routes retire NAME" +
+                whose};
 }
 
 std::string tenants_taken_over(const std::string& source, const std::string& former,

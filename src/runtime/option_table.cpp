@@ -239,27 +239,33 @@ constexpr std::array kCommands{
     CommandSpec{kRoutesAccept, "routes accept", "let a route go on at another destination",
                 "What the route leads to next is taken for the destination that it had: what it "
                 "has finished is not sent there again. A running relay takes it over within a "
-                "second or so.",
-                "NAME", "outbox routes accept billing --db postgresql://app@localhost/shop"},
+                "second or so. Where relays serve some tenants each, --tenant says whose route.",
+                "NAME",
+                "outbox routes accept billing --db postgresql://app@localhost/shop\n"
+                "outbox routes accept billing --tenant acme --db postgresql://app@localhost/shop"},
     CommandSpec{kRoutesRename, "routes rename", "give a route another name",
                 "What the route has finished, its failing events, dead letters and figures go to "
-                "the new name. No relay of the table may run.",
+                "the new name. No relay of the table may run that serves some of the same tenants; "
+                "where relays serve some each, --tenant says whose route.",
                 "OLD NEW",
                 "outbox routes rename kafka billing --db postgresql://app@localhost/shop"},
     CommandSpec{kRoutesRetire, "routes retire", "forget a route that is gone",
                 "Forgets a route and what it had finished; events that only it had not finished "
-                "are finished by that. Its dead letters stay. No relay of the table may run.",
+                "are finished by that. Its dead letters stay. No relay of the table may run that "
+                "serves some of the same tenants; where relays serve some each, --tenant says "
+                "whose route.",
                 "NAME",
                 "outbox routes retire billing --db postgresql://app@localhost/shop\n"
                 "outbox routes retire billing --yes --db postgresql://app@localhost/shop"},
     CommandSpec{kRoutesContinue, "routes continue", "the table holds the events it held before",
                 "For a table that was restored from a dump or copied: what its routes had finished "
-                "holds for the events that it has now. No relay of the table may run.",
+                "holds for the events that it has now, whatever tenants they are of. No relay of "
+                "the table may run.",
                 "", "outbox routes continue --db postgresql://app@localhost/shop"},
     CommandSpec{kRoutesBegin, "routes begin", "the table holds other events than before",
                 "For a table that was replaced or begun anew: forgets what its routes had "
-                "finished, so that everything that it holds is sent. No relay of the table may "
-                "run.",
+                "finished, whatever tenants they are of, so that everything that it holds is sent. "
+                "No relay of the table may run.",
                 "", "outbox routes begin --db postgresql://app@localhost/shop"},
     CommandSpec{kTenantList, "tenant list", "list the tenants that are paused",
                 "Lists tenants of which nothing is sent, with what is kept of each, since when, by "
@@ -529,6 +535,17 @@ constexpr std::array kOptions{
                .commands = kServe,
                .group = kSourceGroup,
                .help = "relay the events of this tenant only; may be repeated"},
+    OptionSpec{.name = "tenant",
+               .type = OptionType::kText,
+               .file_key = "source.tenant",
+               .value = "ID",
+               .repeatable = true,
+               .may_be_empty = true,
+               .commands = kRoutesAccept | kRoutesRename | kRoutesRetire,
+               .group = kSourceGroup,
+               .help = "the route of the relay of this tenant, as that relay has it; may be "
+                       "repeated; '': of the relay of all tenants; without it likewise, where no "
+                       "other has a route of the name"},
     OptionSpec{.name = "default-tenant",
                .type = OptionType::kText,
                .file_key = "source.default_tenant",

@@ -1,6 +1,7 @@
 #include "tests/cli/routes.h"
 
 #include <gmock/gmock.h>
+#include <sstream>
 
 namespace outbox::test {
 namespace {
@@ -376,6 +377,269 @@ TEST_P(Routes, ATableWithoutPositionsHasThemToo) {
     EXPECT_EQ(received(near), "01 02");
 }
 
+// Relays of one table, each for a tenant of its own, whose routes have one name: what is done to
+// acme's is done to no other.
+class RoutesOfTenants : public Routes {
+  protected:
+    void SetUp() override {
+        Routes::SetUp();
+        near_ = subscriber("near");
+        emit_of("acme", "01");
+        emit_of("globex", "02");
+    }
+
+    void emit_of(const std::string& tenant, const std::string& payload) {
+        sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
+            id(payload) + "', 'orders', 'k" + payload + "', 'Made', '1', '" + tenant + "')");
+    }
+    json route_of(const std::string& tenant, const std::string& name) {
+        for (const json& one : result({"routes", "list"})) {
+            const std::string source = one["source"];
+            if (one["name"] == name && source.ends_with("outbox_events/" + tenant)) return one;
+        }
+        return {};
+    }
+    // Its near route has finished everything, and its far one nothing.
+    void let_far_lag(const std::string& tenant, const std::string& finished) {
+        Process running = relay({mailbox("near", near_), away("far")}, {"--tenant", tenant});
+        ASSERT_TRUE(eventually(60s, "the far route lags", [&] {
+            const json near = route_of(tenant, "near");
+            const json far = route_of(tenant, "far");
+            return received(near_) == finished && !near.is_null() && near["unfinished"] == 0 &&
+                   !far.is_null() && far["unfinished"] == 1;
+        }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    void let_both_lag() {
+        let_far_lag("acme", "01");
+        let_far_lag("globex", "01 02");
+    }
+    // The command that the relay's error has, up to its "--db", without the quotes.
+    static std::vector<std::string> remedy(const std::string& error, const std::string& begin) {
+        const auto at = error.find(begin);
+        EXPECT_NE(at, std::string::npos) << error;
+        if (at == std::string::npos) return {};
+        std::vector<std::string> words;
+        std::istringstream text(error.substr(at, error.find(" --db URL", at) - at));
+        for (std::string word; text >> word;) {
+            std::erase(word, '\'');
+            words.push_back(word);
+        }
+        words.erase(words.begin());  // outbox
+        return words;
+    }
+
+    std::string near_;
+};
+
+TEST_P(RoutesOfTenants, AreRetiredOneByOneAndLoseNothingOfAnother) {
+    let_both_lag();
+    const std::string rows = "SELECT count(*) FROM outbox_events";
+    const Finished gone = run_on_relay({mailbox("near", near_)}, {"--tenant", "acme"});
+    EXPECT_EQ(gone.status.code, 5);
+    std::vector<std::string> words = remedy(gone.err, "outbox routes retire");
+    EXPECT_EQ(words, (std::vector<std::string>{"routes", "retire", "far", "--tenant", "acme"}));
+    const Finished asked = run_on(words);
+    EXPECT_EQ(asked.status.code, 2);
+    EXPECT_THAT(asked.err, AllOf(HasSubstr("outbox_events/acme has not finished 1 event"),
+                                 HasSubstr("--default-tenant")));
+    words.emplace_back("--yes");
+    const Finished retired = run_on(words);
+    EXPECT_EQ(retired.status.code, 0) << retired.err;
+    EXPECT_THAT(retired.out, HasSubstr("outbox_events/acme is retired; it had not finished 1 "
+                                       "event"));
+    EXPECT_TRUE(route_of("acme", "far").is_null());
+    EXPECT_EQ(route_of("globex", "far")["unfinished"], 1);
+    {
+        Process running = relay({mailbox("near", near_)}, {"--tenant", "acme"});
+        EXPECT_TRUE(eventually(60s, "acme's event is finished", [&] { return sql(rows) == "1"; }));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    const Finished kept = run_on_relay({mailbox("near", near_)}, {"--tenant", "globex"});
+    EXPECT_EQ(kept.status.code, 5) << "globex's route is to be missed still";
+    const std::string far = subscriber("far");
+    Process running = relay({mailbox("near", near_), mailbox("far", far)}, {"--tenant", "globex"});
+    EXPECT_TRUE(eventually(60s, "it is delivered", [&] { return received(far) == "02"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(near_), "01 02");
+}
+
+TEST_P(RoutesOfTenants, AreChangedBesideARelayOfOthers) {
+    let_far_lag("acme", "01");
+    Process running = relay({mailbox("near", near_), away("far")}, {"--tenant", "globex"});
+    ASSERT_TRUE(eventually(60s, "it leads", [&] { return received(near_) == "01 02"; }));
+    const std::string epoch = "SELECT epoch FROM outbox_lease WHERE source LIKE '%globex'";
+    const std::string before = sql(epoch);
+    EXPECT_EQ(run_on({"routes", "rename", "far", "x", "--tenant", "globex"}).status.code, 1);
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--tenant", "globex", "--yes"}).status.code, 1);
+    EXPECT_EQ(run_on({"routes", "begin"}).status.code, 1) << "of every tenant";
+    const Finished renamed = run_on({"routes", "rename", "near", "x", "--tenant", "acme"});
+    EXPECT_EQ(renamed.status.code, 0) << renamed.err;
+    const Finished retired = run_on({"routes", "retire", "far", "--tenant", "acme", "--yes"});
+    EXPECT_EQ(retired.status.code, 0) << retired.err;
+    emit_of("globex", "03");
+    EXPECT_TRUE(eventually(60s, "it goes on", [&] { return received(near_) == "01 02 03"; }));
+    EXPECT_EQ(sql(epoch), before);
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+TEST_P(RoutesOfTenants, AreRenamedOneByOne) {
+    let_both_lag();
+    const Finished gone =
+        run_on_relay({mailbox("near", near_), away("farther")}, {"--tenant", "acme"});
+    std::vector<std::string> words = remedy(gone.err, "outbox routes rename");
+    EXPECT_EQ(words,
+              (std::vector<std::string>{"routes", "rename", "far", "NEW", "--tenant", "acme"}));
+    if (words.size() > 3) words[3] = "farther";
+    const Finished renamed = run_on(words);
+    EXPECT_EQ(renamed.status.code, 0) << renamed.err;
+    EXPECT_THAT(renamed.out, HasSubstr("outbox_events/acme is now farther"));
+    EXPECT_EQ(route_of("acme", "farther")["unfinished"], 1);
+    EXPECT_EQ(route_of("globex", "far")["unfinished"], 1);
+    EXPECT_TRUE(route_of("globex", "farther").is_null());
+    // A name that only another has is free.
+    EXPECT_EQ(run_on({"routes", "rename", "near", "farther", "--tenant", "globex"}).status.code, 0);
+    const std::string far = subscriber("far");
+    Process running =
+        relay({mailbox("farther", near_), mailbox("far", far)}, {"--tenant", "globex"});
+    EXPECT_TRUE(eventually(60s, "it is delivered", [&] { return received(far) == "02"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+// Runs are the table's, and say by the tenants that they send whose they are.
+TEST_P(RoutesOfTenants, RenamedTakeTheirReplaysAlong) {
+    let_both_lag();
+    const std::string table = on_sqlite() ? "outbox_events" : "public.outbox_events";
+    const auto begin_run = [&](const std::string& run, const std::string& selection,
+                               const std::string& state) {
+        sql("INSERT INTO outbox_replays (run, source, route, selection, destination, met, rate, "
+            "as_new, reason, os_user, expected, place_end, state, runner" +
+            std::string(on_sqlite() ? ", started_at, updated_at" : "") + ") VALUES ('" + run +
+            "', '" + table + "', 'far', '" + selection + "', '', '', 1, " +
+            (on_sqlite() ? "0" : "false") + ", '', '', 1, '', '" + state + "', 'r'" +
+            (on_sqlite() ? ", 1, 1" : "") + ")");
+    };
+    begin_run("r1", R"({"tenants":["acme"]})", "failed");
+    begin_run("r2", R"({"tenants":["acme","globex"]})", "failed");
+    begin_run("r3", "{}", "failed");
+    begin_run("r4", R"({"tenants":["globex"]})", "running");
+    const auto later = [&](const std::string& run) {
+        sql("UPDATE outbox_replays SET runner_until = " +
+            std::string(on_sqlite() ? "9000000000000000" : "now() + interval '1 hour'") +
+            " WHERE run = '" + run + "'");
+    };
+    later("r4");
+    const std::string names = "SELECT route FROM outbox_replays ORDER BY run";
+    const Finished renamed = run_on({"routes", "rename", "far", "x", "--tenant", "acme"});
+    EXPECT_EQ(renamed.status.code, 0) << renamed.err << "a run of others stops nothing";
+    EXPECT_EQ(sql(names), "x far far far");
+    const Finished refused = run_on({"routes", "rename", "far", "y", "--tenant", "globex"});
+    EXPECT_EQ(refused.status.code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("outbox replay cancel r4"));
+    sql("UPDATE outbox_replays SET runner_until = NULL");
+    EXPECT_EQ(run_on({"routes", "rename", "far", "y", "--tenant", "globex"}).status.code, 0);
+    EXPECT_EQ(sql(names), "x y y y") << "nobody else has one of the name";
+}
+
+TEST_P(RoutesOfTenants, TakeAnotherDestinationOneByOne) {
+    let_both_lag();
+    const std::string other = subscriber("other");
+    emit_of("acme", "03");
+    emit_of("globex", "04");
+    {
+        Process running = relay({mailbox("near", other), away("far")}, {"--tenant", "acme"});
+        ASSERT_TRUE(eventually(60s, "the relay says how it is settled", [&] {
+            return running.stderr_text().find("outbox routes accept near --tenant acme;") !=
+                   std::string::npos;
+        }));
+        const Finished untold = run_on({"routes", "accept", "near"});
+        EXPECT_EQ(untold.status.code, 1);
+        EXPECT_THAT(untold.err, HasSubstr("outbox_events/globex (--tenant globex)"));
+        EXPECT_EQ(received(other), "");
+        EXPECT_EQ(run_on({"routes", "accept", "near", "--tenant", "acme"}).status.code, 0);
+        EXPECT_TRUE(eventually(60s, "it goes on there", [&] { return received(other) == "03"; }));
+        EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    EXPECT_NE(route_of("globex", "near")["destination"], json());
+    Process running = relay({mailbox("near", other), away("far")}, {"--tenant", "globex"});
+    EXPECT_TRUE(eventually(60s, "globex's is refused still", [&] {
+        return running.stderr_text().find("event=destination_changed") != std::string::npos;
+    }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+    EXPECT_EQ(received(other), "03");
+}
+
+TEST_P(RoutesOfTenants, AreRefusedWhereNobodySaysWhose) {
+    const auto state = [&] {
+        return sql(
+            "SELECT source || route || coalesce(destination, '?') FROM outbox_routes ORDER "
+            "BY 1");
+    };
+    const auto refused = [&](const std::vector<std::string>& more, const std::string& text) {
+        for (const std::vector<std::string>& command : {std::vector<std::string>{"accept", "near"},
+                                                        {"rename", "near", "x"},
+                                                        {"retire", "near", "--yes"}}) {
+            std::vector<std::string> arguments{"routes"};
+            arguments.insert(arguments.end(), command.begin(), command.end());
+            arguments.insert(arguments.end(), more.begin(), more.end());
+            const std::string before = state();
+            const Finished done = run_on(arguments);
+            EXPECT_EQ(done.status.code, 1) << command[0] << done.out;
+            EXPECT_THAT(done.err, HasSubstr(text)) << command[0];
+            EXPECT_EQ(state(), before) << command[0];
+        }
+    };
+    let_far_lag("acme", "01");
+    refused({}, "outbox_events/acme (--tenant acme): say whose is meant");
+    refused({"--tenant", "globex"}, "outbox_events/globex has no route 'near'; it has none");
+    refused({"--tenant", ""}, "there is one of ");
+    let_far_lag("globex", "01 02");
+    refused({}, "outbox_events/acme (--tenant acme), ");
+    refused({},
+            "outbox_events/globex (--tenant globex): say whose is meant, by --tenant as its "
+            "relay has it; nothing was changed");
+    refused({"--tenant", "acme", "--tenant", "globex"}, "has no route 'near'");
+    EXPECT_EQ(run_on({"routes", "retire", "near", "--tenant", "acme", "--tenant", ""}).status.code,
+              2);
+    // The relay of all misses both.
+    const Finished gone = run_on_relay({mailbox("near", near_)}, {});
+    EXPECT_EQ(gone.status.code, 5);
+    EXPECT_THAT(gone.err, AllOf(HasSubstr("outbox routes retire 'far' --tenant acme --db URL"),
+                                HasSubstr("the same with --tenant globex)")));
+    // As the relay's configuration has them.
+    const std::string file = outbox_.write("acme.toml", "[source]\ntenant = ['acme']\n").string();
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--yes", "--config", file}).status.code, 0);
+    EXPECT_TRUE(route_of("acme", "far").is_null());
+    EXPECT_FALSE(route_of("globex", "far").is_null());
+}
+
+// Of a relay of all tenants that one of some follows.
+TEST_P(RoutesOfTenants, OfTheRelayOfAllAreNamedAmongOthers) {
+    {
+        Process running = relay({away("near"), away("far")});
+        ASSERT_TRUE(eventually(60s, "the routes are known",
+                               [&] { return result({"routes", "list"}).size() == 2; }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    {
+        Process running = relay({away("near"), away("far")}, {"--tenant", "acme"});
+        ASSERT_TRUE(eventually(60s, "acme's are known",
+                               [&] { return result({"routes", "list"}).size() == 4; }));
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    const Finished gone = run_on_relay({mailbox("near", near_)}, {"--tenant", "globex"});
+    EXPECT_EQ(gone.status.code, 5);
+    EXPECT_THAT(gone.err, HasSubstr("outbox routes retire 'far' --tenant '' --db URL"));
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--tenant", "", "--yes"}).status.code, 0);
+    EXPECT_FALSE(route_of("acme", "far").is_null());
+    Process running = relay({mailbox("near", near_)}, {"--tenant", "globex"});
+    EXPECT_TRUE(eventually(60s, "it is delivered", [&] { return received(near_) == "02"; }));
+    EXPECT_EQ(running.stop(), (ExitStatus{0, 0}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Databases, RoutesOfTenants, testing::Values(kPostgres, kSqlite),
+                         [](const auto& kind) { return std::string(kind.param); });
+
 TEST_P(Routes, OfSomeTenantsAreTheTablesToo) {
     sql("INSERT INTO outbox_events (id, topic, key, event_type, payload, tenant_id) VALUES ('" +
         id("01") + "', 'o', 'k', 'M', '1', 'a'), ('" + id("02") +
@@ -385,13 +649,13 @@ TEST_P(Routes, OfSomeTenantsAreTheTablesToo) {
     {
         Process running = relay({away("far")}, {"--tenant", "a"});
         ASSERT_TRUE(eventually(60s, "the route is known", [&] { return !route("far").is_null(); }));
-        EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 1);
+        EXPECT_EQ(run_on({"routes", "retire", "far", "--yes", "--tenant", "a"}).status.code, 1);
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
     EXPECT_EQ(route("far")["unfinished"], 2);
     EXPECT_THAT(route("far")["source"].get<std::string>(), HasSubstr("outbox_events/a"));
     EXPECT_THAT(run_on({"routes", "list"}).out, HasSubstr("SOURCE"));
-    EXPECT_EQ(run_on({"routes", "retire", "far", "--yes"}).status.code, 0);
+    EXPECT_EQ(run_on({"routes", "retire", "far", "--yes", "--tenant", "a"}).status.code, 0);
 }
 
 // A relay that serves other tenants than before goes on with what it left.
@@ -518,9 +782,13 @@ TEST_P(Routes, OneOfATenantWithACommaIsNotRetiredBeforeItHasFinished) {
         EXPECT_EQ(late.status.code, 6) << late.out;
         EXPECT_THAT(late.err, HasSubstr("1 event of tenant"));
     }
-    const Finished refused = run_on({"routes", "retire", "far"});
+    const Finished refused =
+        run_on({"routes", "retire", "far", "--tenant", "back\\slash", "--tenant", "Acme, b"});
     EXPECT_EQ(refused.status.code, 2) << refused.out;
     EXPECT_THAT(refused.err, HasSubstr("has not finished 2 events"));
+    const Finished gone =
+        run_on_relay({"near=null:"}, {"--tenant", "Acme, b", "--tenant", "back\\slash"});
+    EXPECT_THAT(gone.err, HasSubstr("outbox routes retire 'far' --tenant 'Acme, b' --tenant "));
 }
 
 // Only the relays know whose events without a name are.
@@ -533,12 +801,18 @@ TEST_P(Routes, OneOfSomeTenantsIsNotRetiredWhileEventsThatNameNoneMayBeIts) {
         ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
     }
     EXPECT_EQ(route("far")["unfinished"], 1);
-    const Finished untold = run_on({"routes", "retire", "far"});
+    const std::vector<std::string> retire{"routes", "retire", "far", "--tenant", "acme"};
+    const auto retire_with = [&](const std::string& name) {
+        std::vector<std::string> arguments = retire;
+        arguments.insert(arguments.end(), {"--default-tenant", name});
+        return run_on(arguments).status.code;
+    };
+    const Finished untold = run_on(retire);
     EXPECT_EQ(untold.status.code, 2) << untold.out;
     EXPECT_THAT(untold.err, AllOf(HasSubstr("has not finished 1 event"),
                                   HasSubstr("give --default-tenant NAME as it has it")));
-    EXPECT_EQ(run_on({"routes", "retire", "far", "--default-tenant", "acme"}).status.code, 2);
-    EXPECT_EQ(run_on({"routes", "retire", "far", "--default-tenant", "other"}).status.code, 0);
+    EXPECT_EQ(retire_with("acme"), 2);
+    EXPECT_EQ(retire_with("other"), 0);
 }
 
 TEST_P(Routes, ACheckTellsWhatTheLedgerWouldSayAndWritesNothing) {

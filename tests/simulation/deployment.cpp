@@ -323,7 +323,7 @@ void Deployment::change_routes() {
 // To new names, or two routes to each other's.
 void Deployment::rename_routes(Operations& desk) {
     const auto rename = [&](std::size_t route, const std::string& to) {
-        if (!insist([&] { return desk.rename_route(names_[route], to); })) return false;
+        if (!insist([&] { return desk.rename_route({}, names_[route], to); })) return false;
         names_[route] = to;
         judge_.named(to, static_cast<int>(route));
         return true;
@@ -344,7 +344,7 @@ void Deployment::change_number_of_routes(Operations& desk) {
         did("a route is added");
         return;
     }
-    if (insist([&] { return desk.retire_route(names_[1], true); })) {
+    if (insist([&] { return desk.retire_route({}, names_[1], true); })) {
         adding_ = false;
         judge_.retired(1);
         did("a route is retired");

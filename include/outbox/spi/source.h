@@ -138,12 +138,15 @@ struct Beginning {
 };
 
 /// The error of `Recorder::begin` for a known route with unfinished events that is not configured.
+/// `whose` names the relays in whose ledgers it is, as arguments of a command (" --tenant acme").
 [[nodiscard]] ErrorInfo route_gone(const std::string& route, const std::string& destination,
-                                   std::span<const std::string> configured);
+                                   std::span<const std::string> configured,
+                                   std::span<const std::string> whose);
 
-/// The error of a route whose destination calls itself otherwise than the ledger says.
+/// The error of a route whose destination calls itself otherwise than the ledger says; `whose` is
+/// the relay's.
 [[nodiscard]] ErrorInfo destination_changed(const std::string& route, const std::string& was,
-                                            const std::string& is);
+                                            const std::string& is, const std::string& whose);
 
 /// What a route has finished: acknowledged, not wanted by it, or dead.
 struct Finished {

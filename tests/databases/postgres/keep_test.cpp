@@ -347,7 +347,7 @@ TEST_F(Kept, TheOnlyRouteOfSomeTenantsIsNotRetired) {
         publish_all(relay);
     }
     const auto operations = value_of(postgres::open_operations(config(), "public.outbox_events"));
-    const auto retired = operations->retire_route("r1", true);
+    const auto retired = operations->retire_route({"a"}, "r1", true);
     ASSERT_FALSE(retired.ok());
     EXPECT_THAT(retired.error().message,
                 HasSubstr("'r1' is the only one of public.outbox_events/a"));

@@ -153,12 +153,16 @@ Result<spi::Beginning> LedgerTable::begin(Connection& connection,
                                           std::span<const spi::RouteName> routes) {
     spi::Beginning out;
     Status status = check_layout(connection);
-    if (status.ok()) status = take_over_tenants(connection, out);
+    if (!status.ok()) return status;
+    // What is taken over is theirs again where this fails.
+    const auto held = held_routes(connection);
+    if (!held.ok()) return held.status();
+    status = take_over_tenants(connection, out);
     if (status.ok()) status = check_life(connection, out);
     if (status.ok()) status = take_over_names(connection, routes, out);
     // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(connection, routes);
-    if (status.ok()) status = refuse_gone(connection, routes);
+    if (status.ok()) status = refuse_gone(connection, routes, *held);
     // Before: a route that takes the place of the only one goes on behind what that one finished
     // and is still there.
     if (status.ok()) status = add_new(connection, routes);
@@ -346,8 +350,8 @@ Result<bool> LedgerTable::has_unfinished(Connection& connection, const std::stri
     return rows->boolean(0, 0);
 }
 
-Status LedgerTable::refuse_gone(Connection& connection,
-                                std::span<const spi::RouteName> routes) const {
+Status LedgerTable::refuse_gone(Connection& connection, std::span<const spi::RouteName> routes,
+                                const std::vector<relay::HeldRoute>& held) const {
     const auto known = load_routes(connection);
     if (!known.ok()) return known.status();
     for (const Known& route : *known) {
@@ -355,7 +359,9 @@ Status LedgerTable::refuse_gone(Connection& connection,
         const auto unfinished = has_unfinished(connection, route.name);
         if (!unfinished.ok()) return unfinished.status();
         if (*unfinished) {
-            return spi::route_gone(route.name, route.destination, names_of(routes));
+            return spi::route_gone(route.name, route.destination, names_of(routes),
+                                   relay::whose_route(route.name, table_.source,
+                                                      table_.schema + "." + table_.name, held));
         }
     }
     return {};

@@ -11,6 +11,7 @@
 #include "databases/postgres/connection.h"
 #include "databases/postgres/identity.h"
 #include "databases/postgres/source/table.h"
+#include "relay/tenants.h"
 
 namespace outbox::postgres {
 
@@ -56,6 +57,7 @@ class LedgerTable {
     Status check_life_of_ids(Connection& connection, spi::Beginning& out) const;
     Status set_aside_ids(Connection& connection) const;
     Status note_life(Connection& connection) const;
+    Result<std::vector<relay::HeldRoute>> held_routes(Connection& connection) const;
     Status take_over_tenants(Connection& connection, spi::Beginning& out) const;
     Status end_former_lease(Connection& connection, const std::string& former) const;
     Status take_over_dead(Connection& connection, const std::string& former,
@@ -68,7 +70,8 @@ class LedgerTable {
     Status rename(Connection& connection, const std::string& from, const std::string& to) const;
     Result<bool> has_unfinished(Connection& connection, const std::string& route) const;
     Status check_layout(Connection& connection) const;
-    Status refuse_gone(Connection& connection, std::span<const spi::RouteName> routes) const;
+    Status refuse_gone(Connection& connection, std::span<const spi::RouteName> routes,
+                       const std::vector<relay::HeldRoute>& held) const;
     Status forget_gone(Connection& connection, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;
     Status take_filters(Connection& connection, std::span<const spi::RouteName> routes) const;

@@ -58,6 +58,19 @@ Status LedgerTable::take_over_tenants(Connection& connection, spi::Beginning& ou
     return {};
 }
 
+Result<std::vector<relay::HeldRoute>> LedgerTable::held_routes(Connection& connection) const {
+    const Result<Rows> rows = connection.query(
+        "SELECT source, route FROM " + table_.side +
+            "outbox_routes WHERE source = $1 OR starts_with(source, $1 || '/') ORDER BY 1, 2",
+        Params().text(table_.schema + "." + table_.name));
+    if (!rows.ok()) return rows.status();
+    std::vector<relay::HeldRoute> held;
+    for (int row = 0; row < rows->size(); ++row) {
+        held.push_back({rows->string(row, 0), rows->string(row, 1)});
+    }
+    return held;
+}
+
 // None of them has finished anything of ours; one that is not configured any more is to be missed.
 Status LedgerTable::inherit_routes(Connection& connection, const std::string& former) const {
     return connection
@@ -186,7 +199,11 @@ Status LedgerTable::refuse_open_events(Connection& connection, const std::string
             Params().text(former));
         if (!open.ok()) return open.status();
         if (!open->boolean(0, 0)) continue;
-        if (!table_.keep) return relay::tenants_left_open(table_.source, former);
+        if (!table_.keep) {
+            const std::string table = table_.schema + "." + table_.name;
+            return relay::tenants_left_open(table_.source, former,
+                                            relay::tenant_arguments(tenants_of(former, table)));
+        }
         return {ErrorCode::kConflict, Advice::kStop,
                 "a relay served " + former +
                     ", and what it published stays in the table (after_publish = keep): " +

@@ -35,7 +35,7 @@ Result<bool> is_other_table(Connection& connection, const Table& table) {
     return false;
 }
 
-Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
+Result<std::vector<LeaseInfo>> RouteLedgers::leases() {
     const auto rows = connection_.query(
         std::string("SELECT coalesce(owner, ''), epoch, owner IS NOT NULL AND "
                     "expires_at > clock_timestamp() AND (backend_start IS NULL OR EXISTS ("
@@ -47,7 +47,7 @@ Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
                     "coalesce(string_agg(route, E'\\n' ORDER BY route COLLATE \"C\"), '') FROM " +
                     side_ + "outbox_routes r WHERE r.source = l.source) FROM " + side_ +
                     "outbox_lease l WHERE ") +
-            kOfTable + " ORDER BY held DESC, epoch DESC" + (lock ? " FOR UPDATE" : ""),
+            kOfTable + " ORDER BY held DESC, epoch DESC",
         Params().text(table_));
     if (!rows.ok()) return rows.status();
     std::vector<LeaseInfo> leases;
@@ -65,31 +65,45 @@ Result<std::vector<LeaseInfo>> RouteLedgers::leases(bool lock) {
     return leases;
 }
 
-Status RouteLedgers::refuse_while_relayed() {
-    const auto held = leases(true);
-    if (!held.ok()) return held.status();
-    for (const LeaseInfo& lease : *held) {
-        if (lease.held) return relay_is_running(lease.owner);
-    }
-    return {};
+std::string RouteLedgers::source_of(const std::vector<std::string>& tenants) const {
+    return relay::source_name(table_, tenants);
 }
 
-Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
-    if (Status begun = connection_.execute("BEGIN"); !begun.ok()) return begun;
-    Result<bool> done = false;
-    Status free = refuse_while_relayed();
-    // One whose lease has run out while it was stopped must find that when it goes on.
-    if (free.ok()) {
-        free = connection_
-                   .query(std::string("UPDATE " + side_ +
-                                      "outbox_lease SET epoch = epoch + 1, owner = NULL, "
-                                      "expires_at = NULL, backend_pid = NULL, backend_start = NULL "
-                                      "WHERE owner IS NOT NULL AND ") +
-                              kOfTable,
-                          Params().text(table_))
-                   .status();
+// A relay of other tenants goes on: the row that it renews is not locked. One whose lease has run
+// out while it was stopped must find that when it goes on.
+Status RouteLedgers::end_leases(const std::vector<std::string>& tenants) {
+    const auto known = leases();
+    if (!known.ok()) return known.status();
+    std::vector<std::string> sources;
+    for (const LeaseInfo& lease : *known) {
+        if (relay::overlap(lease.tenants, tenants)) sources.push_back(source_of(lease.tenants));
     }
-    done = free.ok() ? change() : Result<bool>(free);
+    const auto locked = connection_.query("SELECT FROM " + side_ +
+                                              "outbox_lease WHERE source = ANY($1::text[]) ORDER "
+                                              "BY source FOR UPDATE",
+                                          Params().texts(sources));
+    if (!locked.ok()) return locked.status();
+    const auto held = leases();
+    if (!held.ok()) return held.status();
+    for (const LeaseInfo& lease : *held) {
+        if (lease.held && relay::overlap(lease.tenants, tenants)) {
+            return relay_is_running(lease.owner);
+        }
+    }
+    return connection_
+        .query("UPDATE " + side_ +
+                   "outbox_lease SET epoch = epoch + 1, owner = NULL, expires_at = NULL, "
+                   "backend_pid = NULL, backend_start = NULL WHERE owner IS NOT NULL AND source = "
+                   "ANY($1::text[])",
+               Params().texts(sources))
+        .status();
+}
+
+Status RouteLedgers::alone(const std::vector<std::string>& tenants,
+                           const std::function<Result<bool>()>& change) {
+    if (Status begun = connection_.execute("BEGIN"); !begun.ok()) return begun;
+    const Status free = end_leases(tenants);
+    const Result<bool> done = free.ok() ? change() : Result<bool>(free);
     const Status ended = connection_.execute(done.ok() && *done ? "COMMIT" : "ROLLBACK");
     return done.ok() ? ended : done.status();
 }
@@ -250,108 +264,115 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
 }
 
 // What it said last was of where it led before.
-Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
-    const std::string of_route = std::string(" WHERE route = $2 AND ") + kOfTable;
+Result<std::int64_t> RouteLedgers::accept(const std::vector<std::string>& tenants,
+                                          const std::string& route) {
+    const std::string of_route = " WHERE source = $1 AND route = $2";
     const auto rows = connection_.query(
         "WITH told AS (UPDATE " + side_ +
             "outbox_route_stats SET last_error = NULL, last_error_at = NULL" + of_route +
             ") UPDATE " + side_ + "outbox_routes SET destination = NULL" + of_route,
-        Params().text(table_).text(route));
+        Params().text(source_of(tenants)).text(route));
     if (!rows.ok()) return rows.status();
     return rows->affected();
 }
 
 // Figures of a former route of the new name may be left: they are one route's from now on. What it
 // said last may call it by its old name.
-Status RouteLedgers::move_stats(const std::string& from, const std::string& to) {
-    const Params params = Params().text(table_).text(from).text(to);
+Status RouteLedgers::move_stats(const std::string& source, const std::string& from,
+                                const std::string& to) {
+    const Params params = Params().text(source).text(from).text(to);
     Status status =
         connection_
-            .query(
-                std::string("UPDATE " + side_ +
-                            "outbox_route_stats n SET published_total = "
-                            "n.published_total + o.published_total, dead_total = n.dead_total + "
-                            "o.dead_total, circuit = o.circuit, path = o.path, path_reason = "
-                            "o.path_reason, last_error = NULL, last_error_at = NULL, rate_per_s = "
-                            "o.rate_per_s, updated_at = o.updated_at FROM (SELECT * FROM " +
-                            side_ + "outbox_route_stats WHERE route = $2 AND ") +
-                    kOfTable + ") o WHERE n.source = o.source AND n.route = $3",
-                params)
+            .query("UPDATE " + side_ +
+                       "outbox_route_stats n SET published_total = n.published_total + "
+                       "o.published_total, dead_total = n.dead_total + o.dead_total, circuit = "
+                       "o.circuit, path = o.path, path_reason = o.path_reason, last_error = NULL, "
+                       "last_error_at = NULL, rate_per_s = o.rate_per_s, updated_at = "
+                       "o.updated_at FROM (SELECT * FROM " +
+                       side_ +
+                       "outbox_route_stats WHERE source = $1 AND route = $2) o WHERE n.source = "
+                       "o.source AND n.route = $3",
+                   params)
             .status();
     if (!status.ok()) return status;
     return connection_
-        .query(std::string("UPDATE " + side_ +
-                           "outbox_route_stats o SET route = CASE WHEN t.there THEN $2 ELSE "
-                           "$3 END, published_total = CASE WHEN t.there THEN 0 ELSE "
-                           "o.published_total END, dead_total = CASE WHEN t.there THEN 0 ELSE "
-                           "o.dead_total END, last_error = NULL, last_error_at = NULL FROM (SELECT "
-                           "source, bool_or(route = $3) AS there "
-                           "FROM " +
-                           side_ + "outbox_route_stats WHERE route IN ($2, $3) AND ") +
-                   kOfTable + " GROUP BY source) t WHERE o.source = t.source AND o.route = $2",
+        .query("UPDATE " + side_ +
+                   "outbox_route_stats o SET route = CASE WHEN t.there THEN $2 ELSE $3 END, "
+                   "published_total = CASE WHEN t.there THEN 0 ELSE o.published_total END, "
+                   "dead_total = CASE WHEN t.there THEN 0 ELSE o.dead_total END, last_error = "
+                   "NULL, last_error_at = NULL FROM (SELECT source, bool_or(route = $3) AS there "
+                   "FROM " +
+                   side_ +
+                   "outbox_route_stats WHERE route IN ($2, $3) AND source = $1 GROUP BY source) t "
+                   "WHERE o.source = t.source AND o.route = $2",
                params)
         .status();
 }
 
 // Those that are over tell of the route under its name of then. One that runs would find nothing
-// more under the name that it knows.
-Status RouteLedgers::move_replays(const std::string& from, const std::string& to) {
+// more under the name that it knows. They are the table's: where others still have a route of the
+// old name, those of these tenants alone go along.
+Status RouteLedgers::move_replays(const std::vector<std::string>& tenants, const std::string& from,
+                                  const std::string& to) {
     const auto there = connection_.query("SELECT to_regclass($1) IS NOT NULL",
                                          Params().text(side_ + "outbox_replays"));
     if (!there.ok() || !there->boolean(0, 0)) return there.status();
+    const std::string its = std::string(" WHERE route = $2 AND ") + kOfTable +
+                            " AND (selection::jsonb -> 'tenants' <@ to_jsonb($3::text[]) OR NOT "
+                            "EXISTS (SELECT FROM " +
+                            side_ +
+                            "outbox_routes r WHERE r.route = $2 AND (r.source = $1 OR "
+                            "starts_with(r.source, $1 || '/'))))";
+    const Params params = Params().text(table_).text(from).texts(tenants);
     const auto runs =
-        connection_.query("SELECT run, runner FROM " + side_ +
-                              "outbox_replays WHERE route = $2 AND state = 'running' AND "
-                              "runner_until > clock_timestamp() AND " +
-                              kOfTable + " LIMIT 1",
-                          Params().text(table_).text(from));
+        connection_.query("SELECT run, runner FROM " + side_ + "outbox_replays" + its +
+                              " AND state = 'running' AND runner_until > "
+                              "clock_timestamp() LIMIT 1",
+                          params);
     if (!runs.ok()) return runs.status();
     if (!runs->empty()) return replay_is_running(runs->string(0, 0), runs->string(0, 1));
     return connection_
-        .query("UPDATE " + side_ +
-                   "outbox_replays SET route = $3 WHERE route = $2 AND state IN ('running', "
-                   "'failed') AND " +
-                   kOfTable,
-               Params().text(table_).text(from).text(to))
+        .query("UPDATE " + side_ + "outbox_replays SET route = $4" + its +
+                   " AND state IN ('running', 'failed')",
+               Params(params).text(to))
         .status();
 }
 
-Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::string& to) {
-    const std::string of_table = kOfTable;
-    const Params params = Params().text(table_).text(from).text(to);
+Result<std::int64_t> RouteLedgers::rename(const std::vector<std::string>& tenants,
+                                          const std::string& from, const std::string& to) {
+    const std::string source = source_of(tenants);
+    const Params params = Params().text(source).text(from).text(to);
+    const std::string count =
+        "SELECT count(*) FROM " + side_ + "outbox_routes WHERE source = $1 AND route = $2";
     std::int64_t renamed = 0;
-    const Status status = alone([&]() -> Result<bool> {
-        const auto old = number(
-            "SELECT count(*) FROM " + side_ + "outbox_routes WHERE route = $2 AND " + of_table,
-            Params().text(table_).text(from));
+    const Status status = alone(tenants, [&]() -> Result<bool> {
+        const auto old = number(count, Params().text(source).text(from));
         if (!old.ok()) return old.status();
         if (*old == 0) return false;
-        const auto taken = number(
-            "SELECT count(*) FROM " + side_ + "outbox_routes WHERE route = $2 AND " + of_table,
-            Params().text(table_).text(to));
+        const auto taken = number(count, Params().text(source).text(to));
         if (!taken.ok()) return taken.status();
         if (*taken > 0) return conflict("a route '" + to + "' is there already");
         const auto twice =
-            number("SELECT count(*) FROM " + side_ + "outbox_dead_letters WHERE route = $3 AND " +
-                       of_table + " AND (source, id) IN (SELECT source, id FROM " + side_ +
-                       "outbox_dead_letters WHERE route = "
-                       "$2)",
+            number("SELECT count(*) FROM " + side_ +
+                       "outbox_dead_letters WHERE source = $1 AND route = $3 AND id IN (SELECT id "
+                       "FROM " +
+                       side_ + "outbox_dead_letters WHERE source = $1 AND route = $2)",
                    params);
         if (!twice.ok()) return twice.status();
         if (*twice > 0) return two_letters(from, to);
         Result<Rows> rows = connection_.query(
-            "DELETE FROM " + side_ + "outbox_delivery WHERE route = $2 AND " + of_table,
-            Params().text(table_).text(to));
+            "DELETE FROM " + side_ + "outbox_delivery WHERE source = $1 AND route = $2",
+            Params().text(source).text(to));
         if (!rows.ok()) return rows.status();
         for (const std::string table : tables_of_routes()) {
             if (table == "outbox_route_stats") continue;
             rows = connection_.query(
-                "UPDATE " + side_ + table + " SET route = $3 WHERE route = $2 AND " + of_table,
+                "UPDATE " + side_ + table + " SET route = $3 WHERE source = $1 AND route = $2",
                 params);
             if (!rows.ok()) return rows.status();
         }
-        if (Status moved = move_replays(from, to); !moved.ok()) return moved;
-        if (Status moved = move_stats(from, to); !moved.ok()) return moved;
+        if (Status moved = move_replays(tenants, from, to); !moved.ok()) return moved;
+        if (Status moved = move_stats(source, from, to); !moved.ok()) return moved;
         renamed = *old;
         return true;
     });
@@ -359,28 +380,28 @@ Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::st
     return renamed;
 }
 
-Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_unfinished) {
-    const std::string of_table = kOfTable;
+Result<RetiredRoute> RouteLedgers::retire(const std::vector<std::string>& tenants,
+                                          const std::string& route, bool with_unfinished) {
+    const std::string source = source_of(tenants);
     RetiredRoute out;
-    const Status status = alone([&]() -> Result<bool> {
+    const Status status = alone(tenants, [&]() -> Result<bool> {
         const auto routes = list(false);
         if (!routes.ok()) return routes.status();
-        for (const LedgerRoute& one : *routes) {
-            if (one.name != route) continue;
-            const auto unfinished = count_unfinished(one.source, route);
-            if (!unfinished.ok()) return unfinished.status();
-            out.known = true;
-            out.unfinished.count += unfinished->count;
-            out.unfinished.more = out.unfinished.more || unfinished->more;
-            out.dead += one.dead;
-        }
-        if (!out.known || (out.unfinished.count > 0 && !with_unfinished)) return false;
-        if (Status last = refuse_to_retire_the_last(route, *routes); !last.ok()) return last;
+        const auto one = std::ranges::find_if(*routes, [&](const LedgerRoute& known) {
+            return known.source == source && known.name == route;
+        });
+        if (one == routes->end()) return false;
+        const auto unfinished = count_unfinished(source, route);
+        if (!unfinished.ok()) return unfinished.status();
+        out = {.known = true, .unfinished = *unfinished, .dead = one->dead};
+        if (out.unfinished.count > 0 && !with_unfinished) return false;
+        Status last = refuse_to_retire_the_last(source, route, *routes);
+        if (!last.ok()) return last;
         for (const char* table :
              {"outbox_routes", "outbox_ledger", "outbox_route_done", "outbox_delivery"}) {
             const auto rows = connection_.query(
-                "DELETE FROM " + side_ + table + " WHERE route = $2 AND " + of_table,
-                Params().text(table_).text(route));
+                "DELETE FROM " + side_ + table + " WHERE source = $1 AND route = $2",
+                Params().text(source).text(route));
             if (!rows.ok()) return rows.status();
         }
         out.done = true;
@@ -391,27 +412,24 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
 }
 
 // The next route would not know what of the rows that stay was published.
-Status RouteLedgers::refuse_to_retire_the_last(const std::string& route,
+Status RouteLedgers::refuse_to_retire_the_last(const std::string& source, const std::string& route,
                                                const std::vector<LedgerRoute>& routes) {
-    const auto last = std::find_if(routes.begin(), routes.end(), [&](const LedgerRoute& one) {
-        return one.name == route &&
-               std::none_of(routes.begin(), routes.end(), [&](const LedgerRoute& other) {
-                   return other.source == one.source && other.name != route;
-               });
+    const bool others = std::ranges::any_of(routes, [&](const LedgerRoute& other) {
+        return other.source == source && other.name != route;
     });
-    if (last == routes.end()) return {};
+    if (others) return {};
     const auto table = resolve_table(connection_, config_);
     if (!table.ok()) return table.status();
     if (!table->keep) return {};
-    return conflict("route '" + route + "' is the only one of " + last->source +
+    return conflict("route '" + route + "' is the only one of " + source +
                     ", whose published events stay: the next route would send them all. Give it "
                     "the new one's name: outbox routes rename " +
-                    route + " NAME");
+                    route + " NAME" + relay::tenant_arguments(relay::tenants_of(source, table_)));
 }
 
 Result<std::int64_t> RouteLedgers::keep() {
     std::int64_t routes = 0;
-    const Status status = alone([&]() -> Result<bool> {
+    const Status status = alone({}, [&]() -> Result<bool> {
         const auto kept = number(std::string("WITH kept AS (UPDATE " + side_ +
                                              "outbox_ledger SET life = NULL WHERE life IS "
                                              "NOT NULL AND ") +
@@ -433,7 +451,7 @@ Result<std::int64_t> RouteLedgers::keep() {
 
 Result<std::int64_t> RouteLedgers::forget() {
     std::int64_t routes = 0;
-    const Status status = alone([&]() -> Result<bool> {
+    const Status status = alone({}, [&]() -> Result<bool> {
         const auto forgotten = number(
             std::string("WITH ledger AS (DELETE FROM " + side_ + "outbox_ledger WHERE ") +
                 kOfTable + " RETURNING source, route), done AS (DELETE FROM " + side_ +

@@ -30,28 +30,33 @@ class RouteLedgers {
           side_(std::move(side)),
           table_(std::move(table)) {}
 
-    Result<std::vector<LeaseInfo>> leases(bool lock);
+    Result<std::vector<LeaseInfo>> leases();
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
     /// See `Operations::is_other_table`.
     Result<bool> are_of_another();
     /// See `Operations::unfinished_of_tenant`.
     Result<BoundedCount> unfinished_of(const std::string& tenant);
     Result<TenantBacklogs> tenant_backlogs();
-    Result<std::int64_t> accept(const std::string& route);
-    Result<std::int64_t> rename(const std::string& from, const std::string& to);
-    Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
+    Result<std::int64_t> accept(const std::vector<std::string>& tenants, const std::string& route);
+    Result<std::int64_t> rename(const std::vector<std::string>& tenants, const std::string& from,
+                                const std::string& to);
+    Result<RetiredRoute> retire(const std::vector<std::string>& tenants, const std::string& route,
+                                bool with_unfinished);
     Result<std::int64_t> keep();
     Result<std::int64_t> forget();
 
   private:
-    // In a transaction that no relay of the table can begin or go on in; `change` says whether it
-    // is to be committed.
-    Status alone(const std::function<Result<bool>()>& change);
-    Status refuse_while_relayed();
-    Status refuse_to_retire_the_last(const std::string& route,
+    // In a transaction that no relay of the table that serves one of `tenants` (none: any) can
+    // begin or go on in; `change` says whether it is to be committed.
+    Status alone(const std::vector<std::string>& tenants,
+                 const std::function<Result<bool>()>& change);
+    Status end_leases(const std::vector<std::string>& tenants);
+    Status refuse_to_retire_the_last(const std::string& source, const std::string& route,
                                      const std::vector<LedgerRoute>& routes);
-    Status move_replays(const std::string& from, const std::string& to);
-    Status move_stats(const std::string& from, const std::string& to);
+    Status move_replays(const std::vector<std::string>& tenants, const std::string& from,
+                        const std::string& to);
+    Status move_stats(const std::string& source, const std::string& from, const std::string& to);
+    [[nodiscard]] std::string source_of(const std::vector<std::string>& tenants) const;
     Result<Table> resolve();
     // SELECT of `columns`, and the parameters of it, for each row that the route has not finished:
     // all of a table that is another than the ledgers are of. Without a name it is a route that

@@ -33,6 +33,9 @@ std::span<const std::uint8_t, spi::PositionSet::kSegmentBytes> bits_of(std::stri
 Result<spi::Beginning> Ledger::begin(Database& database,
                                      std::span<const spi::RouteName> routes) const {
     spi::Beginning out;
+    // What is taken over is theirs again where this fails.
+    const auto held = held_routes(database);
+    if (!held.ok()) return held.status();
     Status status = take_over_tenants(database, out);
     if (!status.ok()) return status;
     auto known = load_routes(database);
@@ -41,7 +44,7 @@ Result<spi::Beginning> Ledger::begin(Database& database,
     if (status.ok()) status = take_over_names(database, routes, out);
     // Before: what a route has taken that goes now is answered for.
     if (status.ok()) status = take_filters(database, routes);
-    if (status.ok()) status = refuse_gone(database, routes);
+    if (status.ok()) status = refuse_gone(database, routes, *held);
     // Before: a route that takes the place of the only one goes on behind what that one finished
     // and is still there.
     if (status.ok()) status = add_new(database, routes);
@@ -338,7 +341,8 @@ Result<bool> Ledger::has_unfinished(Database& database, const std::string& route
     return found;
 }
 
-Status Ledger::refuse_gone(Database& database, std::span<const spi::RouteName> routes) const {
+Status Ledger::refuse_gone(Database& database, std::span<const spi::RouteName> routes,
+                           const std::vector<relay::HeldRoute>& held) const {
     const auto known = load_routes(database);
     if (!known.ok()) return known.status();
     for (const Known& route : *known) {
@@ -348,7 +352,8 @@ Status Ledger::refuse_gone(Database& database, std::span<const spi::RouteName> r
         if (!*unfinished) continue;
         std::vector<std::string> configured;
         for (const spi::RouteName& one : routes) configured.push_back(one.name);
-        return spi::route_gone(route.name, route.destination, configured);
+        return spi::route_gone(route.name, route.destination, configured,
+                               relay::whose_route(route.name, table_.source, table_.name, held));
     }
     return {};
 }

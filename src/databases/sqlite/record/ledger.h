@@ -10,6 +10,7 @@
 
 #include "databases/sqlite/client.h"
 #include "databases/sqlite/source/table.h"
+#include "relay/tenants.h"
 
 namespace outbox::sqlite {
 
@@ -53,6 +54,7 @@ class Ledger {
     Status check_life(Database& database, std::span<const Known> known, spi::Beginning& out) const;
     Status check_life_of_ids(Database& database, spi::Beginning& out) const;
     Status rename(Database& database, const std::string& from, const std::string& to) const;
+    Result<std::vector<relay::HeldRoute>> held_routes(Database& database) const;
     Status take_over_tenants(Database& database, spi::Beginning& out) const;
     Status end_former_lease(Database& database, const std::string& former) const;
     Status take_over_dead(Database& database, const std::string& former, std::int64_t& count) const;
@@ -62,7 +64,8 @@ class Ledger {
     Status take_over_names(Database& database, std::span<const spi::RouteName> routes,
                            spi::Beginning& out) const;
     Result<bool> has_unfinished(Database& database, const std::string& route) const;
-    Status refuse_gone(Database& database, std::span<const spi::RouteName> routes) const;
+    Status refuse_gone(Database& database, std::span<const spi::RouteName> routes,
+                       const std::vector<relay::HeldRoute>& held) const;
     Status forget_gone(Database& database, std::span<const spi::RouteName> routes,
                        spi::Beginning& out) const;
     Status take_filters(Database& database, std::span<const spi::RouteName> routes) const;

@@ -43,6 +43,17 @@ Status Ledger::take_over_tenants(Database& database, spi::Beginning& out) const 
     return {};
 }
 
+Result<std::vector<relay::HeldRoute>> Ledger::held_routes(Database& database) const {
+    Statement rows(database,
+                   "SELECT source, route FROM outbox_routes WHERE substr(source || '/', 1, "
+                   "length(?1) + 1) = ?1 || '/' ORDER BY 1, 2");
+    rows.bind(table_.name);
+    std::vector<relay::HeldRoute> held;
+    while (rows.step()) held.push_back({rows.string(0), rows.string(1)});
+    if (Status status = rows.status(); !status.ok()) return status;
+    return held;
+}
+
 // None of them has finished anything of ours; one that is not configured any more is to be missed.
 Status Ledger::inherit_routes(Database& database, const std::string& former) const {
     Statement copy(database,
@@ -136,7 +147,10 @@ Status Ledger::refuse_open_events(Database& database, const std::string& former)
     open.bind(former);
     const bool left = open.step() && open.integer(0) != 0;
     if (Status status = open.status(); !status.ok()) return status;
-    if (left) return relay::tenants_left_open(table_.source, former);
+    if (left) {
+        return relay::tenants_left_open(
+            table_.source, former, relay::tenant_arguments(relay::tenants_of(former, table_.name)));
+    }
     return {};
 }
 

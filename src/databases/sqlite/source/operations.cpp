@@ -359,14 +359,17 @@ class SqliteOperations final : public Operations {
     Result<std::vector<LedgerRoute>> ledger_routes(bool count_unfinished) override {
         return ledgers_.list(count_unfinished);
     }
-    Result<std::int64_t> accept_destination(const std::string& route) override {
-        return ledgers_.accept(route);
+    Result<std::int64_t> accept_destination(const std::vector<std::string>& tenants,
+                                            const std::string& route) override {
+        return ledgers_.accept(tenants, route);
     }
-    Result<std::int64_t> rename_route(const std::string& from, const std::string& to) override {
-        return ledgers_.rename(from, to);
+    Result<std::int64_t> rename_route(const std::vector<std::string>& tenants,
+                                      const std::string& from, const std::string& to) override {
+        return ledgers_.rename(tenants, from, to);
     }
-    Result<RetiredRoute> retire_route(const std::string& route, bool with_unfinished) override {
-        return ledgers_.retire(route, with_unfinished);
+    Result<RetiredRoute> retire_route(const std::vector<std::string>& tenants,
+                                      const std::string& route, bool with_unfinished) override {
+        return ledgers_.retire(tenants, route, with_unfinished);
     }
     Result<bool> is_other_table() override { return ledgers_.are_of_another(); }
     Result<std::int64_t> keep_ledgers() override { return ledgers_.keep(); }

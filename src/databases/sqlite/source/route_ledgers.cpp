@@ -97,36 +97,44 @@ Result<std::vector<LeaseInfo>> RouteLedgers::leases() {
     return leases;
 }
 
-Status RouteLedgers::alone(const std::function<Result<bool>()>& change) {
+std::string RouteLedgers::source_of(const std::vector<std::string>& tenants) const {
+    return relay::source_name(table_, tenants);
+}
+
+Status RouteLedgers::alone(const std::vector<std::string>& tenants,
+                           const std::function<Result<bool>()>& change) {
     WriteTransaction transaction(database_);
     if (Status status = transaction.begin(); !status.ok()) return status;
     const auto held = leases();
     if (!held.ok()) return held.status();
-    if (!held->empty() && held->front().held) return relay_is_running(held->front().owner);
-    // One whose lease has run out while it was stopped must find that when it goes on.
-    Statement end(database_, std::string("UPDATE outbox_lease SET epoch = epoch + 1, owner = NULL, "
-                                         "expires_at = NULL, locked = 0 WHERE owner IS NOT NULL "
-                                         "AND ") +
-                                 kOfTable);
-    if (Status ended = end.bind(table_).run(); !ended.ok()) return ended;
+    for (const LeaseInfo& lease : *held) {
+        if (!relay::overlap(lease.tenants, tenants)) continue;
+        if (lease.held) return relay_is_running(lease.owner);
+        // One whose lease has run out while it was stopped must find that when it goes on.
+        Statement end(database_,
+                      "UPDATE outbox_lease SET epoch = epoch + 1, owner = NULL, expires_at = NULL, "
+                      "locked = 0 WHERE owner IS NOT NULL AND source = ?");
+        end.bind(source_of(lease.tenants));
+        if (Status ended = end.run(); !ended.ok()) return ended;
+    }
     const auto done = change();
     if (!done.ok()) return done.status();
     return *done ? transaction.commit() : Status();
 }
 
-Result<std::int64_t> RouteLedgers::number(const std::string& sql, const std::string& second,
-                                          const std::string& third) {
+Result<std::int64_t> RouteLedgers::number(const std::string& sql, const std::string& source,
+                                          const std::string& second, const std::string& third) {
     Statement row(database_, sql + kNoThird);
-    row.bind(table_).bind(second).bind(third);
+    row.bind(source).bind(second).bind(third);
     const std::int64_t number = row.step() ? row.integer(0) : 0;
     if (Status status = row.status(); !status.ok()) return status;
     return number;
 }
 
-Status RouteLedgers::run(const std::string& sql, const std::string& second,
-                         const std::string& third) {
+Status RouteLedgers::run(const std::string& sql, const std::string& source,
+                         const std::string& second, const std::string& third) {
     Statement statement(database_, sql + kNoThird);
-    return statement.bind(table_).bind(second).bind(third).run();
+    return statement.bind(source).bind(second).bind(third).run();
 }
 
 Result<std::vector<LedgerRoute>> RouteLedgers::list(bool count_unfinished) {
@@ -270,89 +278,101 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
 }
 
 // What it said last was of where it led before.
-Result<std::int64_t> RouteLedgers::accept(const std::string& route) {
-    const std::string of_route = std::string(" WHERE route = ?2 AND ") + kOfTable;
-    Status status = run(
-        "UPDATE outbox_route_stats SET last_error = NULL, last_error_at = NULL" + of_route, route);
+Result<std::int64_t> RouteLedgers::accept(const std::vector<std::string>& tenants,
+                                          const std::string& route) {
+    const std::string source = source_of(tenants);
+    const std::string of_route = " WHERE source = ?1 AND route = ?2";
+    Status status =
+        run("UPDATE outbox_route_stats SET last_error = NULL, last_error_at = NULL" + of_route,
+            source, route);
     if (!status.ok()) return status;
-    status = run("UPDATE outbox_routes SET destination = NULL" + of_route, route);
+    status = run("UPDATE outbox_routes SET destination = NULL" + of_route, source, route);
     if (!status.ok()) return status;
     return database_.changes();
 }
 
 // Figures of a former route of the new name may be left: they are one route's from now on. What it
 // said last may call it by its old name.
-Status RouteLedgers::move_stats(const std::string& from, const std::string& to) {
-    const std::string of_table = kOfTable;
+Status RouteLedgers::move_stats(const std::string& source, const std::string& from,
+                                const std::string& to) {
     Status status = run(
         "UPDATE outbox_route_stats AS o SET published_total = published_total + coalesce((SELECT "
         "published_total FROM outbox_route_stats n WHERE n.source = o.source AND n.route = ?3), "
         "0), dead_total = dead_total + coalesce((SELECT dead_total FROM outbox_route_stats n WHERE "
-        "n.source = o.source AND n.route = ?3), 0) WHERE route = ?2 AND " +
-            of_table,
-        from, to);
+        "n.source = o.source AND n.route = ?3), 0) WHERE source = ?1 AND route = ?2",
+        source, from, to);
     if (!status.ok()) return status;
     return run(
         "UPDATE OR REPLACE outbox_route_stats SET route = ?3, last_error = NULL, last_error_at = "
-        "NULL WHERE route = ?2 AND " +
-            of_table,
-        from, to);
+        "NULL WHERE source = ?1 AND route = ?2",
+        source, from, to);
 }
 
 // Those that are over tell of the route under its name of then. One that runs would find nothing
-// more under the name that it knows.
-Status RouteLedgers::move_replays(const std::string& from, const std::string& to) {
+// more under the name that it knows. They are the table's: where others still have a route of the
+// old name, those of these tenants alone go along.
+Status RouteLedgers::move_replays(const std::vector<std::string>& tenants, const std::string& from,
+                                  const std::string& to) {
     Statement look(database_,
                    "SELECT 1 FROM sqlite_master WHERE name = 'outbox_replays' AND type = 'table'");
     const bool there = look.step();
     if (Status status = look.status(); !status.ok() || !there) return status;
-    Statement running(
-        database_,
-        "SELECT run, runner FROM outbox_replays WHERE route = ?2 AND state = 'running' "
-        "AND runner_until > CAST((julianday('now') - 2440587.5) * 86400000000.0 AS "
-        "integer) AND " +
-            std::string(kOfTable) + " LIMIT 1");
+    std::string served;
+    for (const std::string& one : tenants) {
+        served += (served.empty() ? "" : ", ") + quote_literal(one);
+    }
+    const std::string its = std::string(" WHERE route = ?2 AND ") + kOfTable +
+                            " AND ((json_type(selection, '$.tenants') IS NOT NULL AND NOT EXISTS "
+                            "(SELECT 1 FROM json_each(selection, '$.tenants') WHERE value NOT IN "
+                            "(" +
+                            served +
+                            "))) OR NOT EXISTS (SELECT 1 FROM outbox_routes r WHERE r.route = ?2 "
+                            "AND (r.source = ?1 OR substr(r.source, 1, length(?1) + 1) = ?1 || "
+                            "'/')))";
+    Statement running(database_, "SELECT run, runner FROM outbox_replays" + its +
+                                     " AND state = 'running' AND runner_until > "
+                                     "CAST((julianday('now') - 2440587.5) * 86400000000.0 AS "
+                                     "integer) LIMIT 1");
     running.bind(table_).bind(from);
     if (running.step()) return replay_is_running(running.string(0), running.string(1));
     if (Status status = running.status(); !status.ok()) return status;
-    return run(
-        "UPDATE outbox_replays SET route = ?3 WHERE route = ?2 AND state IN ('running', 'failed') "
-        "AND " +
-            std::string(kOfTable),
-        from, to);
+    return run("UPDATE outbox_replays SET route = ?3" + its + " AND state IN ('running', 'failed')",
+               table_, from, to);
 }
 
-Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::string& to) {
-    const std::string of_table = kOfTable;
+Result<std::int64_t> RouteLedgers::rename(const std::vector<std::string>& tenants,
+                                          const std::string& from, const std::string& to) {
+    const std::string source = source_of(tenants);
     std::int64_t renamed = 0;
-    const Status status = alone([&]() -> Result<bool> {
-        const std::string count = "SELECT count(*) FROM outbox_routes WHERE route = ?2 AND ";
-        const auto old = number(count + of_table, from);
+    const Status status = alone(tenants, [&]() -> Result<bool> {
+        const std::string count =
+            "SELECT count(*) FROM outbox_routes WHERE source = ?1 AND route = ?2";
+        const auto old = number(count, source, from);
         if (!old.ok()) return old.status();
         if (*old == 0) return false;
-        const auto taken = number(count + of_table, to);
+        const auto taken = number(count, source, to);
         if (!taken.ok()) return taken.status();
         if (*taken > 0) {
             return ErrorInfo{
                 ErrorCode::kConflict, Advice::kStop, {}, "a route '" + to + "' is there already"};
         }
         const auto twice = number(
-            "SELECT count(*) FROM outbox_dead_letters WHERE route = ?3 AND (source, id) IN (SELECT "
-            "source, id FROM outbox_dead_letters WHERE route = ?2) AND " +
-                of_table,
-            from, to);
+            "SELECT count(*) FROM outbox_dead_letters WHERE source = ?1 AND route = ?3 AND id IN "
+            "(SELECT id FROM outbox_dead_letters WHERE source = ?1 AND route = ?2)",
+            source, from, to);
         if (!twice.ok()) return twice.status();
         if (*twice > 0) return two_letters(from, to);
-        Status moved = run("DELETE FROM outbox_delivery WHERE route = ?2 AND " + of_table, to);
+        Status moved =
+            run("DELETE FROM outbox_delivery WHERE source = ?1 AND route = ?2", source, to);
         for (const char* table : kRenamed) {
             if (moved.ok()) {
                 moved = run("UPDATE " + std::string(table) +
-                                " SET route = ?3 WHERE route = ?2 AND " + of_table,
-                            from, to);
+                                " SET route = ?3 WHERE source = ?1 AND route = ?2",
+                            source, from, to);
             }
         }
-        if (moved.ok()) moved = move_replays(from, to);
-        if (moved.ok()) moved = move_stats(from, to);
+        if (moved.ok()) moved = move_replays(tenants, from, to);
+        if (moved.ok()) moved = move_stats(source, from, to);
         if (!moved.ok()) return moved;
         renamed = *old;
         return true;
@@ -361,26 +381,26 @@ Result<std::int64_t> RouteLedgers::rename(const std::string& from, const std::st
     return renamed;
 }
 
-Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_unfinished) {
-    const std::string of_table = kOfTable;
+Result<RetiredRoute> RouteLedgers::retire(const std::vector<std::string>& tenants,
+                                          const std::string& route, bool with_unfinished) {
+    const std::string source = source_of(tenants);
     RetiredRoute out;
-    const Status status = alone([&]() -> Result<bool> {
+    const Status status = alone(tenants, [&]() -> Result<bool> {
         const auto routes = list(false);
         if (!routes.ok()) return routes.status();
-        for (const LedgerRoute& one : *routes) {
-            if (one.name != route) continue;
-            const auto unfinished = count_unfinished(one.source, route);
-            if (!unfinished.ok()) return unfinished.status();
-            out.known = true;
-            out.unfinished.count += unfinished->count;
-            out.unfinished.more = out.unfinished.more || unfinished->more;
-            out.dead += one.dead;
-        }
-        if (!out.known || (out.unfinished.count > 0 && !with_unfinished)) return false;
+        const auto one = std::ranges::find_if(*routes, [&](const LedgerRoute& known) {
+            return known.source == source && known.name == route;
+        });
+        if (one == routes->end()) return false;
+        const auto unfinished = count_unfinished(source, route);
+        if (!unfinished.ok()) return unfinished.status();
+        out = {.known = true, .unfinished = *unfinished, .dead = one->dead};
+        if (out.unfinished.count > 0 && !with_unfinished) return false;
         for (const char* table :
              {"outbox_routes", "outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
-            Status removed = run(
-                "DELETE FROM " + std::string(table) + " WHERE route = ?2 AND " + of_table, route);
+            Status removed =
+                run("DELETE FROM " + std::string(table) + " WHERE source = ?1 AND route = ?2",
+                    source, route);
             if (!removed.ok()) return removed;
         }
         out.done = true;
@@ -391,7 +411,7 @@ Result<RetiredRoute> RouteLedgers::retire(const std::string& route, bool with_un
 }
 
 Result<std::int64_t> RouteLedgers::keep() {
-    const Status status = alone([]() -> Result<bool> { return false; });
+    const Status status = alone({}, []() -> Result<bool> { return false; });
     if (!status.ok()) return status;
     return std::int64_t{0};
 }
@@ -399,26 +419,26 @@ Result<std::int64_t> RouteLedgers::keep() {
 Result<std::int64_t> RouteLedgers::forget() {
     const std::string of_table = kOfTable;
     std::int64_t routes = 0;
-    const Status status = alone([&]() -> Result<bool> {
+    const Status status = alone({}, [&]() -> Result<bool> {
         std::string rows;
         for (const char* table :
              {"outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
             rows += std::string(rows.empty() ? "" : " UNION ") + "SELECT source, route FROM " +
                     table + " WHERE " + of_table;
         }
-        const auto forgotten =
-            number("SELECT count(*) FROM (" + rows + ") WHERE coalesce(?2, '') IS NOT NULL", "");
+        const auto forgotten = number(
+            "SELECT count(*) FROM (" + rows + ") WHERE coalesce(?2, '') IS NOT NULL", table_, "");
         if (!forgotten.ok()) return forgotten.status();
         for (const char* table :
              {"outbox_ledger_segments", "outbox_route_done", "outbox_delivery"}) {
             Status removed = run("DELETE FROM " + std::string(table) +
                                      " WHERE coalesce(?2, '') IS NOT NULL AND " + of_table,
-                                 "");
+                                 table_, "");
             if (!removed.ok()) return removed;
         }
         // What destinations remember of their events is of others from now on.
         Status anew = run("UPDATE outbox_routes SET since = CAST(?2 AS integer) WHERE " + of_table,
-                          std::to_string(now_us()));
+                          table_, std::to_string(now_us()));
         if (!anew.ok()) return anew;
         routes = *forgotten;
         return true;

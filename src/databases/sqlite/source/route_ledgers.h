@@ -43,19 +43,24 @@ class RouteLedgers {
     /// See `Operations::unfinished_of_tenant`.
     Result<BoundedCount> unfinished_of(const std::string& tenant);
     Result<TenantBacklogs> tenant_backlogs();
-    Result<std::int64_t> accept(const std::string& route);
-    Result<std::int64_t> rename(const std::string& from, const std::string& to);
-    Result<RetiredRoute> retire(const std::string& route, bool with_unfinished);
+    Result<std::int64_t> accept(const std::vector<std::string>& tenants, const std::string& route);
+    Result<std::int64_t> rename(const std::vector<std::string>& tenants, const std::string& from,
+                                const std::string& to);
+    Result<RetiredRoute> retire(const std::vector<std::string>& tenants, const std::string& route,
+                                bool with_unfinished);
     /// SQLite tells by its numbers alone whether a table began anew: nothing is to be settled.
     Result<std::int64_t> keep();
     Result<std::int64_t> forget();
 
   private:
-    // In a transaction that no relay of the table can begin or go on in; `change` says whether it
-    // is to be committed.
-    Status alone(const std::function<Result<bool>()>& change);
-    Status move_replays(const std::string& from, const std::string& to);
-    Status move_stats(const std::string& from, const std::string& to);
+    // In a transaction that no relay of the table that serves one of `tenants` (none: any) can
+    // begin or go on in; `change` says whether it is to be committed.
+    Status alone(const std::vector<std::string>& tenants,
+                 const std::function<Result<bool>()>& change);
+    Status move_replays(const std::vector<std::string>& tenants, const std::string& from,
+                        const std::string& to);
+    Status move_stats(const std::string& source, const std::string& from, const std::string& to);
+    [[nodiscard]] std::string source_of(const std::vector<std::string>& tenants) const;
     // Hands over the tenant of each row that the route has not finished, until `take` says no.
     // Without a name it is a route that has finished nothing.
     Status unfinished_rows(const std::string& source, const std::string& route,
@@ -63,10 +68,11 @@ class RouteLedgers {
                            bool nameless = false);
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);
-    // Statements with ?1 the table, ?2 and ?3.
-    Result<std::int64_t> number(const std::string& sql, const std::string& second,
-                                const std::string& third = {});
-    Status run(const std::string& sql, const std::string& second, const std::string& third = {});
+    // Statements with ?1 the source or table, ?2 and ?3.
+    Result<std::int64_t> number(const std::string& sql, const std::string& source,
+                                const std::string& second, const std::string& third = {});
+    Status run(const std::string& sql, const std::string& source, const std::string& second,
+               const std::string& third = {});
 
     Database& database_;
     const SqliteSourceConfig& config_;

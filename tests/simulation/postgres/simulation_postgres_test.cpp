@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{"ChangesOfThePublicationAreNotLookedAt",
                             "publications",
                             {"string_agg(version, '/' ORDER BY version)", "max('1')"},
-                            150},
+                            250},
                     Planted{"TheLogThatIsKeptIsNotLookedAt",
                             "growth",
                             {"max(pg_wal_lsn_diff(", "max(0 * pg_wal_lsn_diff("}},

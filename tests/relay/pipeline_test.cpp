@@ -32,6 +32,20 @@ class ManualClock final : public core::Clock {
     std::int64_t now_us = 1'000'000;
 };
 
+// As the housekeeper hands it over; its payload is its id.
+spi::DeadLetter letter_of(std::int64_t dead_id, const std::string& id, spi::Position position = 0) {
+    spi::DeadLetter letter;
+    letter.dead_id = dead_id;
+    letter.route = "default";
+    letter.position = position;
+    spi::EventView event;
+    event.position = position;
+    event.id = id;
+    event.payload = id;
+    letter.event.add_copy(event);
+    return letter;
+}
+
 // Takes nothing, as a program that does not read its input.
 class FullSink final : public spi::Sink {
   public:
@@ -925,17 +939,9 @@ TEST_P(PipelineWithALetter, ThatTimesOutLeavesProbesToTheRoute) {
     open(sink);
     step(5);
     const auto look = [&] {
-        spi::DeadLetter letter;
-        letter.dead_id = 7;
-        letter.route = "default";
-        letter.position = position;
-        spi::EventView event;
-        event.position = position;
-        event.id = bad;
-        letter.event.add(event);
         Feedback feedback;
         feedback.look = queue_.begin_look();
-        feedback.redeliver.push_back(std::move(letter));
+        feedback.redeliver.push_back(letter_of(7, bad, position));
         queue_.answer(0, std::move(feedback));
     };
     look();
@@ -960,16 +966,9 @@ TEST_F(PipelineTest, ALargeLetterThatTimesOutLeavesMemoryToTheRoute) {
     for (std::size_t i = 0; i < written; ++i) table_.insert("good-" + std::to_string(i), "g");
     std::size_t given_up = 0;
     for (int turns = 0; turns < 400 && given_up == 0; ++turns) {
-        spi::DeadLetter letter;
-        letter.dead_id = 7;
-        letter.route = "default";
-        spi::EventView event;
-        event.id = bad;
-        event.payload = bad;
-        letter.event.add_copy(event);
         Feedback feedback;
         feedback.look = queue_.begin_look();
-        feedback.redeliver.push_back(std::move(letter));
+        feedback.redeliver.push_back(letter_of(7, bad));
         queue_.answer(0, std::move(feedback));
         clock_.now_us += 1'000'000;
         ASSERT_TRUE(pipeline_->step().ok());
@@ -998,14 +997,7 @@ TEST_F(PipelineTest, LettersWaitForMemory) {
     Feedback feedback;
     feedback.look = queue_.begin_look();
     for (int i = 1; i <= kLetters; ++i) {
-        spi::DeadLetter letter;
-        letter.dead_id = i;
-        letter.route = "default";
-        spi::EventView event;
-        event.id = "letter";
-        event.payload = large;
-        letter.event.add_copy(event);
-        feedback.redeliver.push_back(std::move(letter));
+        feedback.redeliver.push_back(letter_of(i, large));
     }
     queue_.answer(0, std::move(feedback));
     step(3);
@@ -1059,14 +1051,7 @@ class PipelineInNeed : public PipelineTest, public testing::WithParamInterface<i
         for (std::size_t i = 0; i < letters_.size(); ++i) {
             const auto dead_id = static_cast<std::int64_t>(i + 1);
             if (settled_.contains(dead_id)) continue;
-            spi::DeadLetter letter;
-            letter.dead_id = dead_id;
-            letter.route = "default";
-            spi::EventView event;
-            event.id = letters_[i];
-            event.payload = letters_[i];
-            letter.event.add_copy(event);
-            feedback.redeliver.push_back(std::move(letter));
+            feedback.redeliver.push_back(letter_of(dead_id, letters_[i]));
         }
         feedback.dead_keys.emplace();
         if (blocks) {

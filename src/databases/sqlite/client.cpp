@@ -332,10 +332,8 @@ Result<Database*> Session::get() {
     if (database_) {
         if (!database_->has_moved()) return database_.get();
         database_.reset();
-        return ErrorInfo{ErrorCode::kServerChanged,
-                         Advice::kStop,
-                         {},
-                         "the file " + path_ + " was replaced or removed"};
+        file_.reset();
+        return replaced();
     }
     auto opened = Database::open(path_, busy_timeout_ms_, Role::kRunning);
     if (!opened.ok()) {
@@ -343,11 +341,28 @@ Result<Database*> Session::get() {
             ErrorCode::kConnectFailed, Advice::kRetryDestination, opened.error().backend_code,
             "the file " + path_ + " is away or cannot be opened; is its volume there?"};
     }
+    if (is_another()) return replaced();
     if (prepare_) {
         if (Status status = prepare_(**opened); !status.ok()) return status;
     }
     database_ = std::move(*opened);
     return database_.get();
+}
+
+bool Session::is_another() {
+    struct stat there{};
+    // Who has gone again since is met by `has_moved`.
+    if (::stat(path_.c_str(), &there) != 0) return false;
+    const auto before =
+        std::exchange(file_, std::pair<std::uint64_t, std::uint64_t>(there.st_dev, there.st_ino));
+    return before && *before != *file_;
+}
+
+ErrorInfo Session::replaced() const {
+    return {ErrorCode::kServerChanged,
+            Advice::kStop,
+            {},
+            "the file " + path_ + " was replaced or removed"};
 }
 
 std::string real_path(const std::string& path) {

@@ -194,12 +194,17 @@ class Session {
     Session(std::string path, int busy_timeout_ms,
             std::function<Status(Database&)> prepare = nullptr);
 
-    /// `kServerChanged` where another file has taken the path since: once, then that one is used.
-    /// Where there is none the advice is to try again.
+    /// `kServerChanged` where another file has taken the path since, also since a `drop`: once,
+    /// then that one is used. Where there is none the advice is to try again.
     Result<Database*> get();
     void drop() { database_.reset(); }
 
   private:
+    [[nodiscard]] ErrorInfo replaced() const;
+    /// Whether the file that was opened is another one than that before.
+    bool is_another();
+
+    std::optional<std::pair<std::uint64_t, std::uint64_t>> file_;  // device and inode
     std::string path_;
     int busy_timeout_ms_;
     std::function<Status(Database&)> prepare_;

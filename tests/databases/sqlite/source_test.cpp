@@ -683,6 +683,22 @@ TEST_F(SqliteSource, AReplacedFileEndsTheTermAndTheNextOneReadsIt) {
     EXPECT_EQ(read(*next, batch), (std::vector<std::string>{"a", "b"}));
 }
 
+// As where its volume is away meanwhile, or the disk fails.
+TEST_F(SqliteSource, AFileThatIsReplacedAsNobodyHasItOpenIsAnotherOneToo) {
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    std::filesystem::copy_file(path_, path_ + ".backup");
+    const auto source = open();
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 1U);
+    db_.exec("ALTER TABLE outbox_events RENAME TO hidden");
+    ASSERT_FALSE(reader->read(kAll, batch).ok());  // it lets go of the file
+    std::filesystem::rename(path_ + ".backup", path_);
+    const Status status = reader->read(kAll, batch);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kServerChanged) << status.error().message;
+}
+
 // What `.restore` of the shell does: another content in the same file.
 // A term that begins while the file is away has parts that never saw it.
 TEST_F(SqliteSource, AFileThatIsAwayIsWaitedForByPartsThatNeverSawIt) {

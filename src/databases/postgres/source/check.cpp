@@ -489,7 +489,8 @@ Status require_one_place(Connection& connection, const Table& table, const SideT
                     quote_identifier(tables.schema) +
                     " each event would be sent once more: add --schema " + schema +
                     "; or, if these are to be used from now on, stop that relay, and DELETE FROM " +
-                    schema + ".outbox_lease WHERE source = " + quote_literal(name)};
+                    schema + ".outbox_lease WHERE source = " + quote_literal(name) +
+                    " OR starts_with(source, " + quote_literal(name + "/") + ")"};
     }
     return {};
 }

@@ -882,6 +882,74 @@ TEST_F(SqliteSource, AnOlderStateThatWasWrittenOnEndsTheTermThatStillHoldsItsLea
     EXPECT_EQ(read(*again, batch), (std::vector<std::string>{"a", "d", "e", "f"}));
 }
 
+// The lease says nothing of a copy from after it was last renewed.
+TEST_F(SqliteSource, AnOlderStateFromAfterTheLastRenewalIsToldByTheRowThatWasReadLast) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch), (std::vector<std::string>{"a"}));
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('b', 't'), ('c', 't')");
+    ASSERT_EQ(read(*reader, batch), (std::vector<std::string>{"b", "c"}));
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'",
+                                    "INSERT INTO outbox_events (id, topic) VALUES ('d', 't'), "
+                                    "('e', 't'), ('f', 't')"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    done.finished.push_back({0, {1, 2, 3}});
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+    EXPECT_EQ(reader->read(kAll, batch).error().code, ErrorCode::kServerChanged);
+    source->begin_term();
+    const auto next = value_of(source->open_recorder());
+    const std::vector<spi::RouteName> routes{{"default", {}}};
+    auto begun = value_of(next->begin(done.epoch, routes));
+    const auto again =
+        value_of(source->open_reader("default", std::move(begun.routes[0].finished)));
+    EXPECT_EQ(read(*again, batch), (std::vector<std::string>{"a", "d", "e", "f"}));
+}
+
+// What was recorded since would not be sent again before the next start, nor its rows removed.
+TEST_F(SqliteSource, AnOlderStateFromBeforeARemovalIsToldByTheRowThatIsThereAgain) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    db_.exec("VACUUM INTO " + ("'" + path_ + ".backup'"));
+    done.finished.push_back({0, {1}});
+    const std::vector<spi::Position> first{1};
+    ASSERT_TRUE(recorder->record(done).ok());
+    ASSERT_EQ(value_of(recorder->remove(done.epoch, first)).positions, first);
+    const Finished restored = run({{"sqlite3", path_, ".restore '" + path_ + ".backup'"}});
+    ASSERT_EQ(restored.status.code, 0) << restored.err;
+    done.finished = {{0, {2}}};
+    EXPECT_EQ(recorder->record(done).error().code, ErrorCode::kServerChanged);
+}
+
+TEST_F(SqliteSource, RowsThatTheirOwnerDeletesEndNoTerm) {
+    const auto source = open();
+    const auto recorder = value_of(source->open_recorder());
+    const auto lease = value_of(source->open_lease());
+    spi::RecordBatch done = begin(*lease, *recorder);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('a', 't'), ('b', 't')");
+    const auto reader = value_of(source->open_reader("default", {}));
+    spi::EventBatch batch;
+    ASSERT_EQ(read(*reader, batch).size(), 2U);
+    db_.exec("DELETE FROM outbox_events");
+    done.finished.push_back({0, {1, 2}});
+    ASSERT_TRUE(recorder->record(done).ok());
+    const std::vector<spi::Position> both{1, 2};
+    ASSERT_EQ(value_of(recorder->remove(done.epoch, both)).positions, both);
+    db_.exec("INSERT INTO outbox_events (id, topic) VALUES ('c', 't')");
+    EXPECT_EQ(read(*reader, batch), (std::vector<std::string>{"c"}));
+}
+
 // As where a relay stands still while its file is set back and another one takes over, both called
 // the same, as containers may be.
 TEST_F(SqliteSource,

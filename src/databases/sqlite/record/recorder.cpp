@@ -41,7 +41,7 @@ std::string bytes_of_hex(std::string_view text) {
 
 }  // namespace
 
-SqliteRecorder::SqliteRecorder(const Table& table, const Identity& identity,
+SqliteRecorder::SqliteRecorder(const Table& table, Identity& identity,
                                std::shared_ptr<relay::PositionMap> positions)
     : table_(table),
       identity_(identity),
@@ -265,6 +265,7 @@ Result<spi::Removed> SqliteRecorder::remove(std::uint64_t epoch,
     for (std::size_t at = 0; at < *tried; ++at) {
         if (ended[at]) {
             removed.positions.push_back(some[at]);
+            if (!table_.mark) identity_.has_removed(some[at]);
         } else {
             kept_for_ = refusal_;  // it stays in the ledger; the next start tries again
             ++kept_rows_;

@@ -24,7 +24,7 @@ namespace outbox::sqlite {
 class SqliteRecorder final : public spi::Recorder {
   public:
     /// `positions` is shared with the source's readers; null where rows have positions.
-    SqliteRecorder(const Table& table, const Identity& identity,
+    SqliteRecorder(const Table& table, Identity& identity,
                    std::shared_ptr<relay::PositionMap> positions);
 
     Result<spi::Beginning> begin(std::uint64_t epoch,
@@ -114,7 +114,7 @@ class SqliteRecorder final : public spi::Recorder {
                                      std::size_t removed);
 
     const Table table_;
-    const Identity& identity_;
+    Identity& identity_;
     const TableWriter writer_;
     const Ledger ledger_;
     std::vector<std::string> routes_;  // as `begin` was given them

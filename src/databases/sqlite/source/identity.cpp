@@ -8,32 +8,54 @@
 
 namespace outbox::sqlite {
 
-Identity::Identity(const std::string& source)
-    : sql_(
-          "SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL, coalesce(acquired_at, 0) "
-          "FROM outbox_lease WHERE source = " +
-          quote_literal(source)) {}
+namespace {
+
+std::string look_at(const Table& table) {
+    std::string sql =
+        "SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL, coalesce(acquired_at, 0)";
+    if (table.native) {
+        sql += ", (SELECT id FROM " + table.sql + " WHERE position = ?1), EXISTS (SELECT 1 FROM " +
+               table.sql + " WHERE position = ?2)";
+    }
+    return sql + " FROM outbox_lease WHERE source = " + quote_literal(table.source);
+}
+
+}  // namespace
+
+Identity::Identity(const Table& table) : has_positions_(table.native), sql_(look_at(table)) {}
 
 void Identity::lease_wanted(std::int64_t expires_us) {
     const core::Lock lock(mutex_);
-    if (expires_us >= lease_.expires_us) return;
-    lease_.expires_us = expires_us;
-    ++times_lowered_;
-}
-
-std::uint64_t Identity::times_lowered() const {
-    const core::Lock lock(mutex_);
-    return times_lowered_;
+    if (expires_us >= done_.lease.expires_us) return;
+    done_.lease.expires_us = expires_us;
+    ++done_.times_lowered;
 }
 
 void Identity::lease_written(const LeaseWritten& lease) {
     const core::Lock lock(mutex_);
-    lease_ = lease;
+    done_.lease = lease;
 }
 
 LeaseWritten Identity::lease() const {
     const core::Lock lock(mutex_);
-    return lease_;
+    return done_.lease;
+}
+
+Identity::Done Identity::done() const {
+    const core::Lock lock(mutex_);
+    return done_;
+}
+
+void Identity::has_read(spi::Position position, std::string_view id) {
+    const core::Lock lock(mutex_);
+    if (position <= done_.read) return;
+    done_.read = position;
+    done_.read_id = id;
+}
+
+void Identity::has_removed(spi::Position position) {
+    const core::Lock lock(mutex_);
+    done_.removed = position;
 }
 
 Status Identity::changed() const {
@@ -49,16 +71,23 @@ Status Identity::note_changed(ErrorInfo error) const {
 
 Status Identity::check(Database& database) const {
     if (Status before = changed(); !before.ok()) return before;
-    const std::uint64_t lowered = times_lowered();
-    const LeaseWritten before = lease();
+    const Done done = this->done();
+    const LeaseWritten& before = done.lease;
     if (before.epoch == 0) return {};
     LeaseWritten now;
     bool held = false;
+    bool others = false;
     {
         Statement row(database, sql_);
+        if (has_positions_) row.bind(done.read).bind(done.removed);
         if (row.step()) {
             now = {static_cast<std::uint64_t>(row.integer(0)), row.integer(1), row.integer(3)};
             held = row.integer(2) != 0;
+            if (has_positions_) {
+                const std::string_view id = row.text(4);  // None: the row is gone.
+                others = (done.read > 0 && id.data() != nullptr && id != done.read_id) ||
+                         (done.removed > 0 && row.integer(5) != 0);
+            }
         }
         if (Status status = row.status(); !status.ok()) return status;
     }
@@ -67,9 +96,14 @@ Status Identity::check(Database& database) const {
         return {ErrorCode::kLeaseLost, Advice::kStop,
                 "another relay holds the lease, with epoch " + std::to_string(now.epoch)};
     }
+    if (others) {
+        return note_changed({ErrorCode::kServerChanged, Advice::kStop, "",
+                             "where a row was that this relay read last, or had removed, there is "
+                             "another one: an older state of the file was restored"});
+    }
     if (same && now.expires_us >= before.expires_us) return {};
     // Renewed for less as this looked: the clock was set back.
-    if (times_lowered() != lowered) return check(database);
+    if (this->done().times_lowered != done.times_lowered) return check(database);
     return note_changed({ErrorCode::kServerChanged, Advice::kStop, "",
                          "the lease is as it was before this relay renewed it: an older state of "
                          "the file was restored"});
@@ -78,6 +112,8 @@ Status Identity::check(Database& database) const {
 void Identity::begin_term() {
     reached_.store(0, std::memory_order_relaxed);
     const core::Lock lock(mutex_);
+    done_.read = 0;
+    done_.removed = 0;
     changed_ = {};
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <outbox/result.h>
 #include <outbox/spi/position_set.h>
@@ -21,12 +22,14 @@ struct LeaseWritten {
 };
 
 /// Which state of its file a term works on. One that was restored in place, and got rows past where
-/// the old one ended before anybody looked, is told by nothing but its lease, which is as it was
-/// before it was last renewed, or another owner's by now, perhaps with the same epoch. Shared by
-/// the lease, the readers and the recorders; thread-safe.
+/// the old one ended before anybody looked, is told by its lease, which is as it was before it was
+/// last renewed, or another owner's by now, perhaps with the same epoch; and, where rows have
+/// positions, by the last row that was read, in whose place another one is, and by the last one
+/// that was removed, which is there again. Shared by the lease, the readers and the recorders;
+/// thread-safe.
 class Identity {
   public:
-    explicit Identity(const std::string& source);
+    explicit Identity(const Table& table);
 
     /// A renewal is about to write this: a clock that was set back is no older state.
     void lease_wanted(std::int64_t expires_us);
@@ -42,6 +45,9 @@ class Identity {
     void begin_term();
     /// A position that was read in this term, or is known to be finished.
     void reached(spi::Position position);
+    /// A row that was read, behind a `check` that found nothing, and one whose removal is sure.
+    void has_read(spi::Position position, std::string_view id);
+    void has_removed(spi::Position position);
     /// `given`: the highest position that `table` has given so far. `kServerChanged` where more
     /// were reached: the table began anew, or an older state of it was restored, and it gives them
     /// out again. To be asked before anything is read or written, or nobody tells the old from the
@@ -55,15 +61,24 @@ class Identity {
     Status check_given(const Table& table, Database& database) const;
 
   private:
-    [[nodiscard]] std::uint64_t times_lowered() const;
     [[nodiscard]] Status changed() const;
     /// Returns `error`, which holds for the rest of the term.
     Status note_changed(ErrorInfo error) const;
 
+    /// What this relay did to the file, and what another state of it has otherwise.
+    struct Done {
+        LeaseWritten lease;
+        std::uint64_t times_lowered = 0;  ///< What the lease lasts to.
+        spi::Position read = 0;           ///< The highest; 0: none.
+        std::string read_id;
+        spi::Position removed = 0;  ///< The last; 0: none.
+    };
+    [[nodiscard]] Done done() const;
+
+    const bool has_positions_;
     const std::string sql_;
     mutable core::Mutex mutex_;
-    LeaseWritten lease_ OUTBOX_GUARDED_BY(mutex_);
-    std::uint64_t times_lowered_ OUTBOX_GUARDED_BY(mutex_) = 0;  // what it lasts to
+    Done done_ OUTBOX_GUARDED_BY(mutex_);
     mutable Status changed_ OUTBOX_GUARDED_BY(mutex_);
     std::atomic<spi::Position> reached_{0};
 };

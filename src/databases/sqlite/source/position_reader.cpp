@@ -96,6 +96,10 @@ Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& 
         const spi::Position last_closed = wanted ? position - 1 : position;
         if (last_closed > mark_) out.closed.push_back({mark_ + 1, last_closed});
         if (wanted && !finished_.contains(position)) add_event(rows, out);
+        if (wanted) {
+            last_ = position;
+            last_id_ = rows.text(2);
+        }
         mark_ = position;
         identity_.reached(position);
         ++seen;
@@ -110,6 +114,7 @@ Status PositionReader::read_rows(Statements& statements, const spi::ReadLimits& 
         mark_ = mark_before;
         return status;
     }
+    identity_.has_read(last_, last_id_);
     at_end = !full && seen < limits.max_events;
     return {};
 }

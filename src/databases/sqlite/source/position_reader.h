@@ -39,6 +39,8 @@ class PositionReader final : public spi::Reader {
     const spi::PositionSet finished_;
     PollSession<Statements> session_;
     spi::Position mark_ = 0;
+    spi::Position last_ = 0;  // that was read and is no other tenant's
+    std::string last_id_;
 };
 
 }  // namespace outbox::sqlite

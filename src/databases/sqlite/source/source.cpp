@@ -67,7 +67,7 @@ class SqliteSource final : public spi::Source {
     SqliteSource(SqliteSourceConfig config, Table table)
         : config_(std::move(config)),
           table_(std::move(table)),
-          identity_(table_.source),
+          identity_(table_),
           positions_(table_.native ? nullptr : std::make_shared<relay::PositionMap>()) {}
 
     [[nodiscard]] std::string table_name() const override { return table_.name; }

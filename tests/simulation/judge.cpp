@@ -64,6 +64,7 @@ void Judge::committed(const SimEvent& event) {
 }
 
 void Judge::withdrawn(Position position) {
+    withdrawn_.insert(position);
     letter_gone(position);
     for (int route = 0; route < settings_.routes; ++route) {
         const SimEvent& event = events_.at(position);
@@ -216,7 +217,9 @@ void Judge::check_dead(const spi::DeadLetter& letter) {
         violation(name(route, number) + " has more attempts than failures");
     }
     dead_.insert({route, number});
-    if (blocks_keys(route) && wants(route, *event)) blocking_.insert({route, number});
+    // One may be recorded in a file that a copy took the place of.
+    const bool is_there = !withdrawn_.contains(number);
+    if (is_there && blocks_keys(route) && wants(route, *event)) blocking_.insert({route, number});
     settled(route, number);
 }
 

@@ -171,6 +171,7 @@ class Judge {
     std::map<std::string, std::vector<Position>> by_key_;
     std::map<RouteEvent, std::int64_t> accepted_us_;  // the first time
     std::set<RouteEvent> dead_;
+    std::set<Position> withdrawn_;
     std::set<RouteEvent> blocking_;  // dead letters of the route that blocks their keys
     std::set<RouteEvent> settled_;
     std::set<Position> mended_;

@@ -134,7 +134,8 @@ class EventTracer {
                                                    std::size_t limit) = 0;
     /// Those that write to the table now, the oldest first; none where the database cannot tell.
     virtual Result<std::vector<OpenWriter>> open_writers() = 0;
-    /// What operators did to the event, the first first.
+    /// What operators did to the event, the first first; and dead letters that were discarded with
+    /// more others than the line names (`is_unnamed`).
     virtual Result<std::vector<AuditLine>> audit(const std::string& id) = 0;
 };
 

@@ -74,6 +74,11 @@ class Explainer {
             row.finished_at_us = bounded(row.finished_at_us);
         }
         for (DeadInfo& dead : facts_.dead) dead.occurred_at_us = bounded(dead.occurred_at_us);
+        const std::int64_t since = row() ? row()->occurred_at_us : 0;
+        for (const AuditLine& line : facts_.audit) {
+            if (line.is_unnamed && line.at_us >= since) unnamed_ = line;
+        }
+        std::erase_if(facts_.audit, [](const AuditLine& line) { return line.is_unnamed; });
     }
 
     Explanation make() {
@@ -175,11 +180,21 @@ class Explainer {
         if (route.passed) {
             add(0, where, "passed over: its filter does not want the event");
         } else if (!is_dead_in(route.route)) {
-            add(0, where,
-                was_discarded() ? "finished: acknowledged by its destination, or its dead letter "
-                                  "was of this route and discarded"
-                                : "acknowledged by its destination, and recorded");
+            add(0, where, finished_text());
         }
+    }
+
+    [[nodiscard]] std::string finished_text() const {
+        const std::string either = "finished: acknowledged by its destination, or its dead letter ";
+        if (was_discarded()) return either + "was of this route and discarded";
+        if (unnamed_) return either + "was one of " + unnamed_text();
+        return "acknowledged by its destination, and recorded";
+    }
+
+    [[nodiscard]] std::string unnamed_text() const {
+        return "the " + std::to_string(unnamed_->events) + " that `" + unnamed_->action +
+               "` ended at " + when(unnamed_->at_us, facts_.now_us) +
+               ", of which the audit names the first alone";
     }
 
     void tell_delivery(const EndpointDelivery& one) {
@@ -615,6 +630,9 @@ class Explainer {
         out_.remarks.push_back("nothing in " + facts_.table.name +
                                ", its delayed events, dead letters and failing events, nor in "
                                "what operators did, has this id");
+        if (unnamed_) {
+            out_.remarks.push_back("its dead letter may have been one of " + unnamed_text());
+        }
         const std::int64_t made = time_of_uuid7(facts_.id);
         if (made != 0) {
             out_.remarks.push_back("the id itself says that it was made at " +
@@ -687,6 +705,7 @@ class Explainer {
         "by offsets or sequences keeps no ids)";
 
     Facts facts_;
+    std::optional<AuditLine> unnamed_;  // The last that may have ended its dead letter.
     Explanation out_;
 };
 

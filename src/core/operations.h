@@ -175,6 +175,8 @@ struct AuditLine {
     std::string detail = {};
     std::int64_t audit_id = 0;
     std::int64_t events = 0;  ///< How many it was done to.
+    /// Of `Tracer::audit`: the event is none of those that the line names, which are not all.
+    bool is_unnamed = false;
 };
 
 /// Which delayed events; what is empty does not restrict.

@@ -173,6 +173,15 @@ TEST_P(Explain, WhatAnOperatorEndedIsNotUnknown) {
                                            HasSubstr("the route of that never delivered it")));
     EXPECT_THAT(text_of({id("02")}), AllOf(HasSubstr("`scheduled cancel` by "),
                                            HasSubstr("cancelled before it was due")));
+    // As of more letters at once than an audit's line names.
+    const std::string what = "'root', 'dead discard', 'all', 1500, '";
+    sql("INSERT INTO outbox_audit (at, source, os_user, action, detail, events, event_ids) VALUES "
+        "(" +
+        (on_sqlite() ? "unixepoch() * 1000000, 'outbox_events', " + what + "[\"x\"]')"
+                     : "now(), 'public.outbox_events', " + what + "{x}')"));
+    EXPECT_THAT(text_of({id("03")}, 1),
+                HasSubstr("its dead letter may have been one of the 1500 that"));
+    EXPECT_THAT(text_of({id("01")}), Not(HasSubstr("1500")));
 }
 
 TEST_P(Explain, AnEventThatFailsAndThoseBehindItSayWhenTheNextAttemptIs) {

@@ -184,6 +184,27 @@ TEST(Explanation, DoesNotTakeADiscardedLetterForAnAcknowledgement) {
     EXPECT_TRUE(says(explain(all), "or its dead letter was of this route and discarded"));
 }
 
+// The audit names the first 1,000 of what was ended at once.
+TEST(Explanation, DoesNotTakeALetterForAnAcknowledgementThatManyWereDiscardedWith) {
+    Facts all = facts();
+    all.trace.routes[0].finished = true;
+    all.audit = {{.at_us = kNow,
+                  .who = "root",
+                  .action = "dead discard",
+                  .detail = "route billing",
+                  .events = 1'500,
+                  .is_unnamed = true}};
+    EXPECT_FALSE(says(explain(all), "and recorded"));
+    EXPECT_TRUE(says(explain(all), "its dead letter was one of the 1500 that `dead discard`"));
+    EXPECT_FALSE(says(explain(all), "by root")) << "nothing says that it was done to this one";
+    all.audit[0].at_us = all.trace.row->occurred_at_us - kSecond;
+    EXPECT_TRUE(says(explain(all), "and recorded")) << "it was written since";
+    all.audit[0].at_us = kNow;
+    all.trace = {};
+    EXPECT_EQ(explain(all).state, "unknown");
+    EXPECT_TRUE(says(explain(all), "its dead letter may have been one of the 1500"));
+}
+
 // As in an adopted table with a status column: FAILED is no longer pending.
 TEST(Explanation, DoesNotTakeARowThatWasGivenUpOnForOneThatWasPublished) {
     Facts all = facts();

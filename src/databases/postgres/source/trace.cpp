@@ -171,13 +171,20 @@ class PostgresTracer final : public EventTracer {
         std::vector<AuditLine> lines;
         if (!has_audit_) return lines;
         const auto rows = connection_.query(
-            "SELECT " + time_us("at") + ", " + kAuditedBy + ", action, detail FROM " + table_.side +
-                "outbox_audit WHERE source = $1 AND $2 = ANY(event_ids) ORDER BY audit_id",
+            "SELECT " + time_us("at") + ", " + kAuditedBy +
+                ", action, detail, events, $2 <> ALL(event_ids) FROM " + table_.side +
+                "outbox_audit WHERE source = $1 AND ($2 = ANY(event_ids) OR (events > "
+                "cardinality(event_ids) AND starts_with(action, 'dead discard'))) ORDER BY "
+                "audit_id",
             Params().text(about_.name).text(event_id(id)));
         if (!rows.ok()) return rows.status();
         for (int row = 0; row < rows->size(); ++row) {
-            lines.push_back({rows->integer(row, 0), rows->string(row, 1), rows->string(row, 2),
-                             rows->string(row, 3)});
+            lines.push_back({.at_us = rows->integer(row, 0),
+                             .who = rows->string(row, 1),
+                             .action = rows->string(row, 2),
+                             .detail = rows->string(row, 3),
+                             .events = rows->integer(row, 4),
+                             .is_unnamed = rows->boolean(row, 5)});
         }
         return lines;
     }

@@ -117,12 +117,19 @@ class SqliteTracer final : public EventTracer {
         std::vector<AuditLine> lines;
         if (!has_audit_) return lines;
         Statement rows(*database_,
-                       "SELECT at, os_user, action, detail FROM outbox_audit WHERE source = ?1 AND "
-                       "EXISTS (SELECT 1 FROM json_each(event_ids) WHERE value = ?2) ORDER BY "
+                       "SELECT at, os_user, action, detail, events, NOT named FROM (SELECT *, "
+                       "EXISTS (SELECT 1 FROM json_each(event_ids) WHERE value = ?2) AS named "
+                       "FROM outbox_audit WHERE source = ?1) WHERE named OR (events > "
+                       "json_array_length(event_ids) AND action LIKE 'dead discard%') ORDER BY "
                        "audit_id");
         rows.bind(table_.name).bind(event_id(id));
         while (rows.step()) {
-            lines.push_back({rows.integer(0), rows.string(1), rows.string(2), rows.string(3)});
+            lines.push_back({.at_us = rows.integer(0),
+                             .who = rows.string(1),
+                             .action = rows.string(2),
+                             .detail = rows.string(3),
+                             .events = rows.integer(4),
+                             .is_unnamed = rows.integer(5) != 0});
         }
         if (Status status = rows.status(); !status.ok()) return status;
         return lines;

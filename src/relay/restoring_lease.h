@@ -10,9 +10,9 @@
 
 namespace outbox::relay {
 
-/// The lease of an adopted table: where another database has taken the place of the one that was
-/// there, without our side tables, it has them made as at the start. A relay waits as long as that
-/// cannot be done.
+/// A lease where another database may take the place of the one that was there, without our side
+/// tables: those of an adopted table are made as at the start. A relay waits as long as they are
+/// not there.
 class RestoringLease final : public spi::LeaseStore {
   public:
     /// Makes those that are missing; true: some were.

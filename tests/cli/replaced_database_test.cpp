@@ -115,6 +115,37 @@ TEST_F(SwappedDatabase, IsReadAnew) {
     EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
 }
 
+// pg_restore brings tables first and their keys last.
+TEST_F(SwappedDatabase, WhoseTablesComeBackOneByOneIsWaitedFor) {
+    ASSERT_EQ(outbox_.run({"migrate", "--db", source_}).status.code, 0);
+    ASSERT_EQ(outbox_.run({"migrate", "--db", mailbox_}).status.code, 0);
+    Process relay = outbox_.start_relay(
+        {"--from", source_, "--to", "mailbox+postgresql" + mailbox_.substr(mailbox_.find(':')),
+         "--mode", "polling", "--lease-ttl-ms", "1000", "--admin", "off"});
+    emit(10);
+    ASSERT_TRUE(eventually(kDeadline, "10 have arrived", [&] { return arrived(10); }));
+    Pg database(source_);
+    database.exec(
+        "ALTER TABLE outbox_lease DROP CONSTRAINT outbox_lease_pkey; "
+        "UPDATE outbox_lease SET epoch = epoch + 1, owner = NULL, expires_at = NULL");
+    ASSERT_TRUE(eventually(kDeadline, "it misses the key", [&] {
+        return says(relay, "lacks its primary key");
+    })) << relay.stderr_text();
+    database.exec("ALTER TABLE outbox_lease ADD PRIMARY KEY (source)");
+    emit(5);
+    ASSERT_TRUE(eventually(kDeadline, "it goes on", [&] { return arrived(15); }))
+        << relay.stderr_text();
+    database.exec("ALTER SCHEMA public RENAME TO away; CREATE SCHEMA public");
+    ASSERT_TRUE(eventually(kDeadline, "it misses the tables", [&] {
+        return says(relay, "event=database_away error=\"OB_NO_SUCH_TABLE (42P01)");
+    })) << relay.stderr_text();
+    database.exec("DROP SCHEMA public; ALTER SCHEMA away RENAME TO public");
+    emit(5);
+    EXPECT_TRUE(eventually(kDeadline, "all have arrived", [&] { return arrived(20); }))
+        << relay.stderr_text();
+    EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
+}
+
 class SqliteFile : public testing::Test {
   protected:
     SqliteFile() {

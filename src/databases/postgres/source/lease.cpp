@@ -96,6 +96,12 @@ Result<std::optional<LeaseWritten>> PostgresLease::take(const std::string& owner
             kFree + " RETURNING l.epoch, " + std::string(kExpiresUs) + ", " +
             std::string(kAcquiredUs),
         Params().text(row_.source).text(owner).integer(ttl.count()));
+    // A dump brings it last.
+    if (!rows.ok() && rows.error().backend_code == "42P10") {
+        return ErrorInfo{
+            ErrorCode::kNoSuchTable, Advice::kStop, "42P10",
+            "table " + row_.table + " lacks its primary key, as while a dump is restored"};
+    }
     if (!rows.ok()) return rows.status();
     if (rows->empty()) return std::optional<LeaseWritten>();
     return std::optional(LeaseWritten{static_cast<std::uint64_t>(rows->integer(0, 0)),

@@ -73,7 +73,7 @@ class PostgresSource final : public spi::Source {
 
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
         auto lease = std::make_unique<PostgresLease>(config_, table_, identity_);
-        if (table_.native || !config_.make_side_tables) return {std::move(lease)};
+        if (!config_.make_side_tables) return {std::move(lease)};
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<relay::RestoringLease>(
             std::move(lease), [this] { return restore_side_tables(); }));
     }
@@ -114,6 +114,8 @@ class PostgresSource final : public spi::Source {
   private:
     // Beside the same table in a database that has taken the place of this one.
     [[nodiscard]] Result<bool> restore_side_tables() const {
+        // They come with a dump that is restored, or a migration.
+        if (table_.native) return false;
         Result<Connection> connection = Connection::open(config_.url, config_.connect_timeout_s);
         if (!connection.ok()) return connection.status();
         const Result<Table> table = resolve_table(*connection, config_);

@@ -92,7 +92,7 @@ class SqliteSource final : public spi::Source {
     }
     Result<std::unique_ptr<spi::LeaseStore>> open_lease() override {
         auto lease = std::make_unique<SqliteLease>(table_, identity_);
-        if (table_.native || !config_.make_side_tables) return {std::move(lease)};
+        if (!config_.make_side_tables) return {std::move(lease)};
         return std::unique_ptr<spi::LeaseStore>(std::make_unique<relay::RestoringLease>(
             std::move(lease), [this] { return restore_side_tables(); }));
     }
@@ -216,6 +216,8 @@ class SqliteSource final : public spi::Source {
 
     // Beside the same table in another file.
     [[nodiscard]] Result<bool> restore_side_tables() const {
+        // They come with a dump that is restored, or a migration.
+        if (table_.native) return false;
         auto database = Database::open(table_.path, table_.busy_timeout_ms);
         if (!database.ok()) return database.error();
         Table table = table_;

@@ -61,6 +61,9 @@ Result<std::int64_t> number_of(const Question& question, const std::string& name
     return number;
 }
 
+const std::set<std::string> kFilterFields{"id",  "route",      "event_type",
+                                          "key", "error_code", "tenant"};
+
 DeadFilter filter_of(const Question& question) {
     DeadFilter filter;
     if (const std::string id = value_of(question, "id"); !id.empty()) filter.ids = {id};
@@ -266,7 +269,11 @@ class DeskState {
         });
     }
 
+    // What is decided by it must not be counted without what was meant to restrict it.
     Result<ordered_json> count(const Question& question) {
+        for (const auto& [name, value] : question.values) {
+            if (!kFilterFields.contains(name)) return wrong(to_printable(name) + " is not known");
+        }
         DeadFilter filter = filter_of(question);
         return look([&](Operations& operations) -> Result<ordered_json> {
             const auto last = operations.last_dead();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,10 +63,23 @@ bool is_storable(const std::string& text) {
     return is_utf8(text) && text.find('\0') == std::string::npos;
 }
 
-// A field that is not known, or of another type, might have been meant to restrict it.
+// A field that is not known, or of another type, might have been meant to restrict it; so might
+// the first of two.
 Result<Change> change_of(const std::string& body) {
-    const auto json = ordered_json::parse(body, nullptr, false);
+    std::set<std::string> names;
+    std::string twice;
+    const auto json = ordered_json::parse(
+        body,
+        [&](int depth, ordered_json::parse_event_t event, const ordered_json& parsed) {
+            if (event == ordered_json::parse_event_t::key && depth == 1 &&
+                !names.insert(parsed.get<std::string>()).second) {
+                twice = parsed.get<std::string>();
+            }
+            return true;
+        },
+        false);
     if (!json.is_object()) return wrong("the body is no JSON object");
+    if (!twice.empty()) return wrong("'" + to_printable(twice) + "' is given twice");
     Change change;
     bool all = false;
     bool counted = false;

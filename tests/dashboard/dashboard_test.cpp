@@ -448,11 +448,17 @@ TEST_P(Dashboard, WhatIsNotMeantWhollyChangesNothing) {
     refused({{"key", std::string("k\0", 2)}}, {}, 400);
     refused({{"all", true}, {"expected", 2}}, {}, 409);  // others than were counted
     refused({{"key", "nobody's"}, {"expected", 0}}, {}, 409);
-    EXPECT_EQ(http(port_, "POST", "/api/letters/discard", "no json",
-                   "Content-Type: application/json\r\nAuthorization: Bearer " +
-                       std::string(kToken) + "\r\n")
-                  .status,
-              400);
+    for (const char* body :
+         {"no json", R"({"actor": "Ann", "reason": "mended", "tenant": "other", "tenant": "default",
+                         "expected": 3, "up_to": 1000000})"}) {
+        EXPECT_EQ(http(port_, "POST", "/api/letters/discard", body,
+                       "Content-Type: application/json\r\nAuthorization: Bearer " +
+                           std::string(kToken) + "\r\n")
+                      .status,
+                  400)
+            << body;
+    }
+    EXPECT_EQ(get("/api/letters/count?keys=k1").status, 400);
     EXPECT_EQ(post("/api/letters/edit", retry_all(3)).status, 404);
     EXPECT_EQ(letters(), "3");
     EXPECT_EQ(audited(), "0");

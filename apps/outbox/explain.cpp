@@ -264,6 +264,8 @@ Result<Facts> collect(Places& places, EventTrace trace, const std::string& id) {
     auto dead = places.operations->dead({.ids = {id}}, 0, kLettersOfEvent, false);
     if (!dead.ok()) return dead.status();
     facts.dead = std::move(*dead);
+    // They may be of an event that had the id in a former life of the table.
+    if (facts.trace.row && facts.table.is_other && !facts.table.ids_are_uuids) facts.dead.clear();
     const auto event = event_of(facts);
     facts.lease = event             ? lease_of_tenant(*leases, event->tenant_id)
                   : leases->empty() ? LeaseInfo{}

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/cli/routes.h"
+#include "tests/support/adopted_tables.h"
 #include "tests/support/sqlite.h"
 
 namespace outbox::test {
@@ -272,6 +273,73 @@ TEST_P(Explain, ATableThatBeganAnewKnowsNothingOfItsEvents) {
     EXPECT_TRUE(result({"tenant", "list"}).empty());
     EXPECT_EQ(run_on({"tenant", "pause", "default", "--reason", "moves"}).status.code, 0);
     EXPECT_TRUE(result({"tenant", "list"})[0]["waiting"].is_null());
+}
+
+// Where nothing but how far its numbers go tells.
+TEST_P(Explain, ATableWhoseNumbersWereSetBackKnowsNothingOfItsEvents) {
+    emit("01");
+    emit("02");
+    let_one_finish(subscriber("box"));
+    sql(on_sqlite() ? "DELETE FROM outbox_events; UPDATE sqlite_sequence SET seq = 0 WHERE name = "
+                      "'outbox_events'"
+                    : "DELETE FROM outbox_events; SELECT setval('outbox_events_position_seq', 1, "
+                      "false)");
+    emit("03");
+    const json one = event("03");
+    EXPECT_EQ(one["state"], "waiting");
+    EXPECT_EQ(reasons(one), "no_relay other_table");
+    if (!on_sqlite()) EXPECT_EQ(sql("SELECT status FROM outbox_status"), "PENDING");
+    EXPECT_EQ(route("near")["unfinished"], 1);
+    EXPECT_THAT(result({"status"})["remark"].get<std::string>(),
+                HasSubstr("not the one that the ledgers of its routes were kept for"));
+    EXPECT_EQ(run_on({"tenant", "drain", "default", "--reason", "moves"}).status.code, 5);
+}
+
+class ExplainAdopted : public Explain {
+  protected:
+    json of_one() {
+        const json all = whole({"1", "--table", "OutboxMessages"})["events"];
+        EXPECT_EQ(all.size(), 1U);
+        return all.empty() ? json() : all[0];
+    }
+};
+INSTANTIATE_TEST_SUITE_P(Databases, ExplainAdopted, testing::Values(kPostgres));
+
+TEST_P(ExplainAdopted, ATableThatBeganAnewKnowsNothingOfItsEvents) {
+    Pg db(url_);
+    db.exec(kCamelCaseTable);
+    const auto insert = [&] {
+        db.exec(
+            "INSERT INTO \"OutboxMessages\" (\"EventType\", \"Payload\") VALUES ('Made', '1'), "
+            "('Made', '2')");
+    };
+    insert();
+    {
+        Process running =
+            relay({mailbox("near", subscriber("box")), away("far")}, {"--table", "OutboxMessages"});
+        ASSERT_TRUE(eventually(60s, "the near route has finished", [&] {
+            return sql("SELECT count(*) FROM outbox_route_done WHERE route = 'near'") == "2";
+        })) << running.stderr_text();
+        ASSERT_EQ(running.stop(), (ExitStatus{0, 0}));
+    }
+    db.exec(
+        "INSERT INTO outbox_dead_letters (source, route, id, attempts, error_code, error) VALUES "
+        "('public.OutboxMessages', 'far', 'public.OutboxMessages:1', 1, 'OB_X', 'x')");
+    EXPECT_EQ(of_one()["state"], "dead");
+    EXPECT_EQ(of_one()["routes"][1]["finished"], true) << of_one();
+    db.exec("TRUNCATE \"OutboxMessages\" RESTART IDENTITY");
+    insert();
+    const json one = of_one();
+    EXPECT_EQ(one["state"], "waiting");
+    EXPECT_EQ(reasons(one), "no_relay other_table");
+    for (const json& route : one["routes"]) EXPECT_EQ(route["finished"], false) << one;
+    for (const json& route : result({"routes", "list", "--table", "OutboxMessages"})) {
+        EXPECT_EQ(route["unfinished"], 2) << route;
+    }
+    const Finished drained =
+        run_on({"tenant", "drain", "default", "--reason", "moves", "--table", "OutboxMessages"});
+    EXPECT_EQ(drained.status.code, 5) << drained.out;
+    EXPECT_THAT(drained.err, HasSubstr("OB_TABLE_RESET"));
 }
 
 TEST_P(Explain, ARouteThatLeadsElsewhereSaysWhatToDo) {

@@ -719,6 +719,18 @@ TEST_P(ReplayOfKeptRows, OfATableThatBeganAnewIsRefusedAsNothingOfItIsKnownToBeP
     EXPECT_EQ(json::parse(told.out)["events"][0]["state"], "waiting") << told.out;
 }
 
+TEST_P(ReplayOfKeptRows, OfATableWhoseNumbersWereSetBackIsRefused) {
+    emit(1);
+    emit(2);
+    publish();
+    Pg(url_).exec("TRUNCATE outbox_events; SELECT setval('outbox_events_position_seq', 1, false)");
+    emit(3);
+    EXPECT_EQ(Pg(url_).value("SELECT status FROM outbox_status"), "PENDING");
+    const Finished refused = replay({"--key", "k"});
+    EXPECT_EQ(refused.status.code, 5) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("OB_TABLE_RESET"));
+}
+
 TEST_P(ReplayOfKeptRows, SendsNothingOfATableThatBeginsAnewUnderItNorOnceItIsGoneOnWith) {
     emit_many(300, 3);
     publish();
@@ -749,6 +761,22 @@ TEST_P(ReplayOfKeptRows, SendsNothingOfATableThatBeginsAnewUnderItNorOnceItIsGon
     EXPECT_TRUE(mail("id").empty());
     EXPECT_EQ(list()[0]["state"], "failed");
     EXPECT_EQ(replayed({"--yes"})["sent"], 200);
+}
+
+TEST_P(ReplayOfKeptRows, ARunDoesNotGoOnWithTheRowsOfATableWhoseNumbersWereSetBack) {
+    emit_many(300, 3);
+    publish();
+    Process running = start_replay({"--rate", "20/s"});
+    ASSERT_TRUE(eventually(60s, "it sends", [&] { return !mail("id").empty(); }))
+        << running.stderr_text();
+    EXPECT_EQ(running.stop(), (ExitStatus{1, 0})) << running.stderr_text();
+    exec("TRUNCATE outbox_events; SELECT setval('outbox_events_position_seq', 1, false)");
+    emit_many(200, 3);
+    publish();
+    const Finished resumed = resume(list()[0]["run"]);
+    EXPECT_EQ(resumed.status.code, 5) << resumed.out;
+    EXPECT_THAT(resumed.err, AllOf(HasSubstr("OB_TABLE_RESET"), HasSubstr("the run began with")));
+    EXPECT_TRUE(mail("id").empty());
 }
 
 // Nobody can tell any more who removed them.

@@ -39,6 +39,19 @@ TEST_F(Roles, ARowThatSomebodyHoldsIsPassedOverWithTheRightsThatArePrinted) {
     EXPECT_EQ(relay.stop().code, 0) << relay.stderr_text();
 }
 
+TEST_F(Roles, AnOperatorIsToldOfNumbersThatWereSetBackWithTheRightsThatArePrinted) {
+    ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
+    grant();
+    admin_.exec(
+        "INSERT INTO outbox_routes (source, route) VALUES (outbox_source(), 'a'); INSERT INTO "
+        "outbox_ledger (source, route, segment, done) VALUES (outbox_source(), 'a', 0, "
+        "set_bit(B'0'::bit(65536), 9, 1))");
+    const Finished told =
+        run({"status", "--json", "--db", as("operator"), "--owner", "roles_owner"});
+    EXPECT_THAT(told.out, HasSubstr("not the one that the ledgers of its routes were kept for"))
+        << told.err;
+}
+
 TEST_F(Roles, AConsumerRunsWithTheRightsThatArePrinted) {
     ASSERT_EQ(run({"migrate", "--db", as("owner")}).status.code, 0);
     grant();

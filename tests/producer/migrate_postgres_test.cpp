@@ -81,7 +81,7 @@ TEST_F(MigratePostgres, MakesOnlyTheWantedSide) {
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "");
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_inbox')"), "outbox_inbox");
     const auto applied = migrate(url_, {.side = MigrationSide::kProducer, .payload = {}});
-    EXPECT_EQ(applied.size(), 6U);
+    EXPECT_EQ(applied.size(), 7U);
     EXPECT_EQ(db_.value("SELECT to_regclass('outbox_events')"), "outbox_events");
 }
 
@@ -195,13 +195,18 @@ TEST_F(MigratePostgres, TellsWhichRightIsMissing) {
     EXPECT_THAT(error.message, HasSubstr("GRANT CREATE"));
 }
 
-// As it was before the producer's migration 6, which changes the view outbox_status.
-void make_former(Pg& db, const std::string& url) {
+// As it was before a migration of the producer: 6 changes the view outbox_status, and 7 a function
+// that it calls.
+void make_former(Pg& db, const std::string& url, int before = 6) {
     std::string sql = migration_sql(url);
-    const std::size_t record = sql.find("VALUES ('producer', 6, ");
-    ASSERT_NE(record, std::string::npos);
-    const std::size_t begin = sql.rfind("BEGIN ISOLATION LEVEL", record);
-    db.exec(sql.erase(begin, sql.find("COMMIT;\n", record) - begin));
+    for (int version = before; version <= 7; ++version) {
+        const std::size_t record =
+            sql.find("VALUES ('producer', " + std::to_string(version) + ", ");
+        ASSERT_NE(record, std::string::npos);
+        const std::size_t begin = sql.rfind("BEGIN ISOLATION LEVEL", record);
+        sql.erase(begin, sql.find("COMMIT;\n", record) - begin);
+    }
+    db.exec(sql);
 }
 
 TEST_F(MigratePostgres, WhoReadsTheStatusGoesOnWherePublicMayRunNothing) {
@@ -216,6 +221,41 @@ TEST_F(MigratePostgres, WhoReadsTheStatusGoesOnWherePublicMayRunNothing) {
     db_.exec("SET ROLE reads_status");
     EXPECT_EQ(db_.value("SELECT status FROM outbox_status"), "PENDING");
     db_.exec("RESET ROLE; DROP OWNED BY reads_status; DROP ROLE reads_status");
+}
+
+// The data alone: table, sequence and its file are those that the ledgers know.
+TEST_F(MigratePostgres, TheStatusTellsNumbersThatWereSetBackWhoeverReadsItOnceItIsUpgraded) {
+    db_.exec(
+        "DROP ROLE IF EXISTS reads_status; CREATE ROLE reads_status; ALTER DEFAULT PRIVILEGES "
+        "REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC");
+    make_former(db_, url_, 7);
+    db_.exec(
+        "GRANT SELECT (status) ON outbox_status TO reads_status; GRANT EXECUTE ON FUNCTION "
+        "outbox_source(), outbox_ledger_source() TO reads_status; INSERT INTO outbox_routes "
+        "(source, route) VALUES ('public.outbox_events', 'a'); INSERT INTO outbox_ledger (source, "
+        "route, segment, done) VALUES ('public.outbox_events', 'a', 0, set_bit(set_bit("
+        "B'0'::bit(65536), 1, 1), 80, 1)); SELECT setval('outbox_events_position_seq', 80); INSERT "
+        "INTO outbox_events (position, topic, payload) OVERRIDING SYSTEM VALUE VALUES (1, 't', "
+        "'1')");
+    EXPECT_EQ(migrate(url_).size(), 1U);
+    db_.exec("SET ROLE reads_status");
+    const auto status_at = [&](const std::string& last) {
+        db_.exec("RESET ROLE; SELECT setval('outbox_events_position_seq', " + last +
+                 "); SET ROLE reads_status");
+        return db_.value("SELECT status FROM outbox_status");
+    };
+    EXPECT_EQ(status_at("80"), "PUBLISHED");
+    EXPECT_EQ(status_at("81, false"), "PUBLISHED");
+    EXPECT_EQ(status_at("80, false"), "PENDING");
+    EXPECT_EQ(status_at("79"), "PENDING");
+    EXPECT_EQ(status_at("70000"), "PUBLISHED");
+    db_.exec("RESET ROLE; UPDATE outbox_ledger SET segment = 1");
+    EXPECT_EQ(db_.value("SELECT outbox_ledger_source()"), "public.outbox_events");
+    db_.exec("SELECT setval('outbox_events_position_seq', 65615)");  // and 65616 is finished
+    EXPECT_EQ(db_.value("SELECT outbox_ledger_source()"), "");
+    db_.exec("SELECT setval('outbox_events_position_seq', 65535)");
+    EXPECT_EQ(db_.value("SELECT outbox_ledger_source()"), "");
+    db_.exec("DROP OWNED BY reads_status; DROP ROLE reads_status");
 }
 
 bool waits(Pg& db) {
@@ -234,7 +274,7 @@ TEST_F(MigratePostgres, BehindAnOpenReaderStopsNoOtherAndIsTriedAgain) {
     EXPECT_NO_THROW(db_.exec("SELECT count(*) FROM outbox_status"));
     holder.exec("COMMIT");
     migrating.join();
-    EXPECT_EQ(applied, 1U);
+    EXPECT_EQ(applied, 2U);
 }
 
 TEST_F(MigratePostgres, BehindReadersInTurnsGivesUpAndNamesNobody) {

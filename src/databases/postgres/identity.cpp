@@ -44,6 +44,12 @@ std::string last_of_sequence(const std::string& sequence) {
            "), true, false, '')::text FROM '<n>(-?[0-9]+)</n>')::bigint)";
 }
 
+std::string last_given(const Table& table) {
+    return "SELECT " + last_of_sequence("s::regclass") + " AS last FROM pg_get_serial_sequence(" +
+           quote_literal(table.sql) + ", " + quote_literal(table.position) +
+           ") AS s WHERE has_sequence_privilege(s, 'SELECT')";
+}
+
 // Those that belong to the table, or that a default of its columns takes numbers from.
 std::string sequences_of(const Table& table) {
     return "pg_class s WHERE s.relkind = 'S' AND s.oid IN (SELECT objid FROM pg_depend WHERE "
@@ -54,6 +60,18 @@ std::string sequences_of(const Table& table) {
            "pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid "
            "= 'pg_class'::regclass WHERE a.adrelid = to_regclass(" +
            quote_literal(table.sql) + "))";
+}
+
+// A row that waits for another route is there; where it is not, and its number is still to be
+// given, the numbers were set back.
+std::string ids_set_back(const Table& table, const std::string& sources) {
+    return "EXISTS (SELECT FROM (SELECT max(event_id::bigint) AS id FROM " + table.side +
+           "outbox_route_done WHERE " + sources +
+           " AND route <> '' AND event_id ~ '^[0-9]{1,18}$' GROUP BY source) top WHERE top.id > "
+           "(SELECT max(CASE WHEN has_sequence_privilege(s.oid, 'SELECT') THEN " +
+           last_of_sequence("s.oid::regclass") + " END) FROM " + sequences_of(table) +
+           ") AND NOT EXISTS (SELECT FROM " + table.sql + " t WHERE " + table.quoted("id") +
+           " = top.id))";
 }
 
 // A sequence that begins anew gets a new file, and so does one of a table that becomes unlogged, or

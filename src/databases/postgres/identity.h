@@ -147,6 +147,11 @@ inline constexpr std::string_view kAcquiredUs =
 /// next (`setval` with false, RESTART WITH), for which the server's function has no answer: the
 /// number before.
 [[nodiscard]] std::string last_of_sequence(const std::string& sequence);
+/// SQL: the last position that a table read by position gave; no row where that may not be asked.
+[[nodiscard]] std::string last_given(const Table& table);
 /// SQL behind FROM: the sequences, as s, that a table takes numbers from.
 [[nodiscard]] std::string sequences_of(const Table& table);
+/// SQL: whether the sequences of a table with integer ids were set back below a row that
+/// outbox_route_done of the sources that a condition selects remembers and that is gone.
+[[nodiscard]] std::string ids_set_back(const Table& table, const std::string& sources);
 }  // namespace outbox::postgres

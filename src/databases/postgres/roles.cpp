@@ -96,16 +96,17 @@ std::string grants_on_sequences(RoleKind kind, const std::string& role, const Ro
             "outbox_segment TO " +
             role + ";\nEND IF; END $$;\n";
     }
-    if (kind != RoleKind::kRelay || consumer_only) return sql;
+    if ((kind != RoleKind::kRelay && kind != RoleKind::kOperator) || consumer_only) return sql;
     if (config.adopted.empty()) {
         sql +=
-            "-- Has the relay notice a database that was set back:\nGRANT SELECT ON SEQUENCE "
+            "-- Has it notice a database that was set back:\nGRANT SELECT ON SEQUENCE "
             "outbox_events_position_seq TO " +
             role + ";\n";
     } else {
         sql += "-- Likewise, where it is read by an identity column:\n" +
                grant_on(owned_sequences(config.adopted, 'i'), "SELECT", role);
     }
+    if (kind != RoleKind::kRelay) return sql;
     return sql +
            "-- For --mode stream, or auto with the log. It lets a role copy the whole cluster; "
            "without it the\n-- relay polls:\n-- ALTER ROLE " +

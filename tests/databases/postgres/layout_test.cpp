@@ -273,6 +273,58 @@ TEST_F(LayoutChange, IsRefusedWhereTheTableBeganAnew) {
     EXPECT_EQ(Relay(config()).read().size(), 5U);
 }
 
+// Table, sequence and file are the same where the rows of a dump alone were restored.
+TEST_F(LayoutChange, IsRefusedWhereTheNumbersWereSetBack) {
+    change(kKeep);
+    const auto restore = [&](const std::string& last) {
+        pg_.exec("UPDATE outbox_lease SET owner = NULL, expires_at = NULL; TRUNCATE outbox_events");
+        pg_.exec("SELECT setval('outbox_events_position_seq', " + last + ")");
+        insert(2);
+    };
+    insert(8);
+    {
+        Relay relay(config());
+        relay.publish(positions(relay.read()));
+        relay.settle(8);
+    }
+    // Not where only the next number was set by hand.
+    pg_.exec("SELECT setval('outbox_events_position_seq', 9, false)");
+    const auto operations = value_of(postgres::open_operations(config(), "public.outbox_events"));
+    EXPECT_FALSE(value_of(operations->is_other_table()));
+    restore("5");
+    EXPECT_TRUE(value_of(operations->is_other_table()));
+    EXPECT_EQ(value_of(operations->ledger_routes(true))[0].unfinished.count, 2);
+    EXPECT_THAT(refusal(kDelete), HasSubstr("not the one that the ledgers of its routes"));
+    EXPECT_EQ(kind(), "p");
+    {
+        Relay next(config());
+        EXPECT_EQ(positions(next.read()), (std::vector<spi::Position>{6, 7}));
+    }
+    pg_.exec("UPDATE outbox_lease SET owner = NULL, expires_at = NULL");
+    change(kDelete);
+    EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_events"), 2);
+    {
+        Relay relay(config(), {{"default", {}}, {"lags", {}}});
+        spi::RecordBatch batch = relay.fresh();
+        batch.finished.push_back({0, {6, 7}});
+        require(relay.recorder().record(batch));
+    }
+    EXPECT_FALSE(value_of(operations->is_other_table()));
+    restore("3");
+    EXPECT_TRUE(value_of(operations->is_other_table()));
+    EXPECT_THAT(refusal(kKeep), HasSubstr("not the one that the ledgers of its routes"));
+    EXPECT_EQ(kind(), "r");
+    // Nothing is concluded by who may not ask how far they are.
+    pg_.exec(
+        "DROP ROLE IF EXISTS asks_nothing; CREATE ROLE asks_nothing LOGIN PASSWORD 'test'; GRANT "
+        "SELECT ON ALL TABLES IN SCHEMA public TO asks_nothing");
+    auto others = config();
+    others.url.replace(others.url.find("postgres@"), 9, "asks_nothing@");
+    EXPECT_FALSE(value_of(
+        value_of(postgres::open_operations(others, "public.outbox_events"))->is_other_table()));
+    pg_.exec("DROP OWNED BY asks_nothing; DROP ROLE asks_nothing");
+}
+
 TEST_F(LayoutChange, IsRefusedWhereTheOwnersThingsWouldBeLost) {
     pg_.exec(
         "ALTER TABLE outbox_events ADD COLUMN mine text; CREATE INDEX mine ON outbox_events (id); "

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "databases/postgres/source/operations.h"
+#include "databases/postgres/source/trace.h"
 #include "tests/databases/postgres/support.h"
 #include "tests/support/adopted_tables.h"
 #include "tests/support/pg.h"
@@ -73,6 +75,49 @@ TEST_F(NumbersThatComeAgain, AreNewEventsInATableThatBeganAnewWhileNoRelayRan) {
     Relay next(config(), kRoutes);
     EXPECT_THAT(payloads(next.read()), ElementsAre("new", "new"));
     EXPECT_EQ(pg_.number("SELECT count(*) FROM outbox_route_done"), 0);
+}
+
+// As whoever asks what the routes have finished sees it.
+TEST_F(NumbersThatComeAgain, AreNotTakenForOldOnesByAnyCommand) {
+    std::unique_ptr<Operations> operations;
+    const auto finish_all = [&] {
+        insert("old", 3);
+        Relay relay(config(), kRoutes);
+        finish_here(relay);
+        pg_.exec("UPDATE outbox_lease SET owner = NULL, expires_at = NULL");
+    };
+    const auto unfinished_of = [&](const std::string& name) {
+        for (const LedgerRoute& route : value_of(operations->ledger_routes(true))) {
+            if (route.name == name) return route.unfinished.count;
+        }
+        return std::int64_t{-1};
+    };
+    const auto near_has_finished = [&](const std::string& id) {
+        const auto found = value_of(value_of(postgres::open_tracer(config()))->find(id));
+        EXPECT_EQ(found.size(), 1U);
+        return found.at(0).routes.at(0).finished;
+    };
+    for (const std::string& anew :
+         {std::string(kAnew), std::string("DELETE FROM \"OutboxMessages\"; SELECT setval(") +
+                                  kSequence + ", 1, false)"}) {
+        finish_all();
+        operations = value_of(postgres::open_operations(config(), "public.OutboxMessages"));
+        EXPECT_FALSE(value_of(operations->is_other_table()));
+        EXPECT_EQ(unfinished_of("default"), 0);
+        const std::string id = pg_.value("SELECT min(\"Id\") FROM \"OutboxMessages\"");
+        EXPECT_TRUE(near_has_finished(id));
+        pg_.exec(anew);
+        insert("new", 2);
+        EXPECT_TRUE(value_of(operations->is_other_table())) << anew;
+        EXPECT_EQ(unfinished_of("default"), 2);
+        EXPECT_FALSE(near_has_finished("1"));
+        const auto asked = operations->unfinished_of_tenant("default");
+        ASSERT_FALSE(asked.ok());
+        EXPECT_EQ(asked.error().code, ErrorCode::kTableReset);
+        EXPECT_THAT(payloads(Relay(config(), kRoutes).read()), ElementsAre("new", "new"));
+        EXPECT_FALSE(value_of(operations->is_other_table()));
+        pg_.exec("TRUNCATE \"OutboxMessages\"; UPDATE outbox_lease SET owner = NULL");
+    }
 }
 
 // What a destination remembers of the ids goes by it.

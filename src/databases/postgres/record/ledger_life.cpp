@@ -16,19 +16,10 @@ Status LedgerTable::check_life_of_ids(Connection& connection, spi::Beginning& ou
         other = other || rows->text(row, 0) != identity_.life();
     }
     if (!other && table_.integer_id) {
-        // A row that waits for another route is there; where it is not, and its number is still to
-        // be given, the numbers were set back.
-        rows = connection.query(
-            "SELECT FROM (SELECT max(event_id::bigint) AS id FROM " + table_.side +
-                "outbox_route_done WHERE source = $1 AND route <> '' AND event_id ~ "
-                "'^[0-9]{1,18}$') top WHERE top.id > (SELECT max(CASE WHEN "
-                "has_sequence_privilege(s.oid, 'SELECT') THEN " +
-                last_of_sequence("s.oid::regclass") + " END) FROM " + sequences_of(table_) +
-                ") AND NOT EXISTS (SELECT FROM " + table_.sql + " t WHERE " + table_.quoted("id") +
-                " = top.id)",
-            Params().text(table_.source));
+        rows = connection.query("SELECT " + ids_set_back(table_, "source = $1"),
+                                Params().text(table_.source));
         if (!rows.ok()) return rows.status();
-        other = !rows->empty();
+        other = rows->boolean(0, 0);
     }
     if (!other) return {};
     if (Status anew = begin_anew(connection); !anew.ok()) return anew;

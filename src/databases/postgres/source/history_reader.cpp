@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/sql_text.h"
 #include "databases/postgres/identity.h"
 
 namespace outbox::postgres {
@@ -12,6 +13,14 @@ namespace {
 constexpr std::size_t kPageRows = 10'000;
 constexpr std::chrono::milliseconds kReadFor{300};  // pages of which nothing is selected
 constexpr const char* kLife = "outbox_replay_life";
+
+// NULL where positions up to the end of the run are still to be given: they will be others' events.
+std::string life_up_to(const Table& table, const HistoryScope& scope, const replay::Place& end) {
+    if (!scope.has_positions || end.empty()) return "SELECT " + life_of(table);
+    return "SELECT CASE WHEN NOT EXISTS (SELECT FROM (" + last_given(table) +
+           ") given WHERE last < " + quote_literal(end) + "::bigint) THEN " + life_of(table) +
+           " END";
+}
 
 }  // namespace
 
@@ -35,7 +44,7 @@ PostgresHistoryReader::PostgresHistoryReader(const PostgresSourceConfig& config,
       life_(std::move(life)),
       session_(
           config,
-          [sql = "SELECT " + life_of(table)](Connection& connection) {
+          [sql = life_up_to(table, scope_, end)](Connection& connection) {
               return connection.prepare(kLife, sql, {});
           },
           table.path),

@@ -17,22 +17,34 @@ ErrorInfo conflict(std::string message) {
 
 }  // namespace
 
+// As a relay that starts finds it (`LedgerTable::check_life`).
 Result<bool> is_other_table(Connection& connection, const Table& table) {
-    if (!table.by_position) return false;
-    const std::string of_table = std::string(" WHERE life IS NOT NULL AND ") + kOfTable;
-    const auto rows =
-        connection.query("SELECT " + life_of(table) + ", l.life FROM (SELECT life FROM " +
-                             table.side + "outbox_ledger" + of_table +
-                             (table.keep ? " UNION SELECT life FROM " + table.side +
-                                               "outbox_routes" + of_table + " AND settled > 0"
-                                         : " GROUP BY life") +
-                             ") l",
-                         Params().text(table.schema + "." + table.name));
-    if (!rows.ok()) return rows.status();
-    for (int row = 0; row < rows->size(); ++row) {
-        if (rows->text(row, 1) != rows->text(row, 0)) return true;
+    if (!table.by_position && table.uuid_id) return false;
+    const std::string of_table = std::string(" WHERE ") + kOfTable;
+    const std::string of_ledgers = table.side + "outbox_ledger" + of_table;
+    const std::string of_routes = table.side + "outbox_routes" + of_table;
+    std::string lives = "SELECT life FROM " + of_routes;
+    std::string given = "SELECT";
+    std::string set_back = table.integer_id ? ids_set_back(table, kOfTable) : "false";
+    if (table.by_position) {
+        lives = "SELECT life FROM " + of_ledgers +
+                (table.keep ? " UNION SELECT life FROM " + of_routes + " AND settled > 0"
+                            : std::string());
+        given = last_given(table);
+        set_back = "EXISTS (SELECT FROM given WHERE EXISTS (SELECT FROM " + of_ledgers +
+                   " AND (segment > last / 65536 OR (segment = last / 65536 AND done << (last % "
+                   "65536 + 1)::integer <> B'0'::bit(65536))))" +
+                   (table.keep ? " OR EXISTS (SELECT FROM " + of_routes + " AND settled > last)"
+                               : std::string()) +
+                   ")";
     }
-    return false;
+    const auto rows = connection.query(
+        "WITH given AS MATERIALIZED (" + given + ") SELECT EXISTS (SELECT FROM (" + lives +
+            ") known WHERE life IS NOT NULL AND life IS DISTINCT FROM (SELECT " + life_of(table) +
+            ")) OR " + set_back,
+        Params().text(table.schema + "." + table.name));
+    if (!rows.ok()) return rows.status();
+    return rows->boolean(0, 0);
 }
 
 Result<std::vector<LeaseInfo>> RouteLedgers::leases() {
@@ -187,7 +199,8 @@ Result<std::string> RouteLedgers::unfinished_rows(const Table& table, const std:
     }
     if (!table.by_position) {
         return "SELECT " + columns + " FROM " + table.sql + " t WHERE " + any_unfinished(table) +
-               " AND " + tenants + " AND " + not_done(table, "$1", "$2");
+               " AND " + tenants + " AND " + (*other ? "(true OR " : "(") +
+               not_done(table, "$1", "$2") + ")";
     }
     // The segments are unpacked once (done | done is a new value) and not for each row.
     const std::string position = "t." + quote_identifier(table.position);

@@ -196,6 +196,11 @@ class PostgresTracer final : public EventTracer {
         return "coalesce(get_bit(" + bits + ", (" + position + " % 65536)::integer) = 1, false)";
     }
 
+    // Of what is known by ids that another life of the table may give once more.
+    [[nodiscard]] std::string and_known() const {
+        return about_.is_other && !about_.ids_are_uuids ? " AND false" : "";
+    }
+
     // As the table has it, of one as it has it or as consumers see it.
     [[nodiscard]] std::string raw_id_of(const std::string& id) const {
         const std::string prefix = table_.id_prefix();
@@ -327,7 +332,8 @@ class PostgresTracer final : public EventTracer {
             const std::string row = "EXISTS (SELECT FROM " + table_.side +
                                     "outbox_route_done m WHERE m.source = r.source AND m.event_id "
                                     "= " +
-                                    done_id(table_, "$3") + " AND m.route IN (r.route, '')";
+                                    done_id(table_, "$3") + " AND m.route IN (r.route, '')" +
+                                    and_known();
             done = row + ")";
             passed = row + " AND m.passed)";
         }
@@ -335,7 +341,9 @@ class PostgresTracer final : public EventTracer {
             "SELECT r.route, r.source, " + done + ", " + passed + ", " + failing_columns() +
                 " FROM " + table_.side + "outbox_routes r" + ledger + " LEFT JOIN " + table_.side +
                 "outbox_delivery d ON d.source = r.source AND d.route = r.route AND d.event_id = "
-                "$2 WHERE (r.source = $1 OR starts_with(r.source, $1 || '/')) ORDER BY r.route, "
+                "$2" +
+                and_known() +
+                " WHERE (r.source = $1 OR starts_with(r.source, $1 || '/')) ORDER BY r.route, "
                 "r.source",
             params);
         if (!rows.ok()) return rows.status();
@@ -398,7 +406,9 @@ class PostgresTracer final : public EventTracer {
         Params params = Params().text(raw_id).text(route.source).text(route.route).text(event.key);
         std::string ledger;
         std::string joined;
-        std::string unfinished = any_unfinished(table_) + " AND " + not_done(table_, "$2", "$3");
+        std::string unfinished = any_unfinished(table_) + " AND " +
+                                 (about_.is_other ? "(true OR " : "(") +
+                                 not_done(table_, "$2", "$3") + ")";
         std::string of_event = id_condition(raw_id);
         if (table_.by_position) {
             // The segments are unpacked once and not for each row.
@@ -430,7 +440,8 @@ class PostgresTracer final : public EventTracer {
         earlier.count = {std::min(count, BoundedCount::kLimit), count > BoundedCount::kLimit};
         const auto failing = connection_.query(
             "SELECT " + failing_columns() + " FROM " + table_.side +
-                "outbox_delivery d WHERE d.source = $1 AND d.route = $2 AND d.event_id = $3",
+                "outbox_delivery d WHERE d.source = $1 AND d.route = $2 AND d.event_id = $3" +
+                and_known(),
             Params().text(route.source).text(route.route).text(earlier.id));
         if (!failing.ok()) return failing.status();
         if (!failing->empty()) earlier.failing = failing_of(*failing, 0, 0);

@@ -323,6 +323,33 @@ TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheConne
     EXPECT_TRUE(in_order(rig.receivers, "well"));
 }
 
+TEST_P(DispatcherTest, EndpointsThatHangFromTheStartTakeNoMoreThanHalfOfTheirHostsConnections) {
+    webhook::DispatchOptions options;
+    options.max_connections = 40;  // of which a host has ten
+    static_cast<void>(open_inlet(url_)->prepare());
+    std::string sql = "INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) VALUES ";
+    for (int i = 0; i < 12; ++i) {
+        sql += "('hang" + std::to_string(i) + "', 'https://example.com', 'sealed'), ";
+    }
+    db_->exec(sql + "('well', 'https://example.com', 'sealed')");
+    Rig rig(url_, options);
+    rig.receivers.answer = [&](const auto& endpoint, const auto&) -> std::optional<Answer> {
+        if (endpoint.id != "well") return std::nullopt;
+        return ScriptedReceivers::done();
+    };
+    ASSERT_EQ(rig.write({{.id = "e0"}}), "");
+    rig.turns(50);
+    EXPECT_EQ(rig.receivers.hanging.size(), options.max_per_host() / 2);
+    ASSERT_TRUE(rig.turn_until("it is known", [&] {
+        rig.receivers.end_hanging();
+        return left("well") == 0;
+    }));
+    ASSERT_EQ(rig.write(keyed(1, 100, 20)), "");
+    ASSERT_TRUE(rig.turn_until("it gets all while they hang", [&] { return left("well") == 0; }));
+    EXPECT_LE(rig.receivers.hanging.size(), options.max_per_host() / 2);
+    EXPECT_TRUE(in_order(rig.receivers, "well"));
+}
+
 // What the last relay found is known at the next start, and to the next relay.
 class NextDispatcher : public DispatcherTest {
   protected:

@@ -15,9 +15,11 @@ inline constexpr std::int64_t kSecondUs = 1'000'000;
 struct DispatchOptions {
     std::size_t max_connections = 512;  ///< Attempts under way.
     /// Of one endpoint. While many have something to deliver each has its share of
-    /// `max_connections`, and one whose last attempt did not succeed has one.
+    /// `max_connections`, and one whose last attempt did not succeed has one, and another for what
+    /// failed before while others were accepted. Deliveries that failed before get half of these.
     std::size_t max_per_endpoint = 8;
-    /// Of all endpoints of one host, which may hang together.
+    /// Of all endpoints of one host, which may hang together; half of it for those whose last
+    /// attempt did not succeed.
     [[nodiscard]] std::size_t max_per_host() const {
         return std::max(max_per_endpoint, max_connections / 4);
     }

@@ -200,14 +200,26 @@ Status Dispatcher::read_endpoints() {
 }
 
 void Dispatcher::ended(const Attempt& attempt) {
-    if (attempt.unproven) --unproven_;
     const auto host = of_host_.find(attempt.host);
-    if (--host->second == 0) of_host_.erase(host);
+    if (attempt.unproven) {
+        --unproven_;
+        --host->second.unproven;
+    }
+    if (--host->second.attempts == 0) of_host_.erase(host);
 }
 
 bool Dispatcher::host_is_full(const EndpointQueue& queue) const {
     const auto host = of_host_.find(queue.host());
-    return host != of_host_.end() && host->second >= options_.max_per_host();
+    return host != of_host_.end() && host->second.attempts >= options_.max_per_host();
+}
+
+// Those that hang may not take the places of those that do not, neither of all nor of their host.
+bool Dispatcher::is_one_too_many(const EndpointQueue& queue) const {
+    if (queue.proven()) return false;
+    if (unproven_ >= options_.max_connections / 2) return true;
+    const auto host = of_host_.find(queue.host());
+    return host != of_host_.end() &&
+           host->second.unproven >= std::max<std::size_t>(options_.max_per_host() / 2, 1);
 }
 
 // The last places, of all and of its host, are for endpoints with nothing under way: many that hang
@@ -217,7 +229,7 @@ bool Dispatcher::leaves_places(const EndpointQueue& queue) const {
     const auto host = of_host_.find(queue.host());
     return queue.under_way().empty() ||
            (under_way_.size() < most(options_.max_connections) &&
-            (host == of_host_.end() || host->second < most(options_.max_per_host())));
+            (host == of_host_.end() || host->second.attempts < most(options_.max_per_host())));
 }
 
 // So that those that hang leave the others of their host, too, what is theirs.
@@ -338,6 +350,7 @@ void Dispatcher::add_hungry(Standing standing, std::size_t most, const Now& at,
     for (std::size_t i = 0; i < circle_.size() && out.size() < most; ++i) {
         EndpointQueue* queue = circle_[(next_ + i) % circle_.size()];
         if (queue->standing() != standing || host_is_full(*queue)) continue;
+        if (is_one_too_many(*queue)) continue;
         if (is_unrecorded(*queue)) continue;
         if (queue->wants_slice(share_of(*queue), at)) out.push_back(queue);
     }
@@ -418,18 +431,18 @@ bool Dispatcher::send() {
         EndpointQueue& queue = *circle_[next_ % circle_.size()];
         next_ = (next_ + 1) % circle_.size();
         ++idle;
-        // Those that hang may not take the places of those that do not.
-        if (!queue.proven() && unproven_ >= options_.max_connections / 2) continue;
-        if (host_is_full(queue) || !leaves_places(queue)) continue;
+        if (is_one_too_many(queue) || host_is_full(queue) || !leaves_places(queue)) continue;
         const bool unproven = !queue.proven();
         const Delivery* delivery = queue.take(share_of(queue), at);
         if (delivery == nullptr) continue;
         idle = 0;
         sent = true;
-        unproven_ += unproven ? 1 : 0;
         const std::uint64_t token = ++last_token_;
         under_way_.emplace(token, Attempt{&queue, delivery->position, unproven, queue.host()});
-        ++of_host_[queue.host()];
+        OfHost& of_host = of_host_[queue.host()];
+        ++of_host.attempts;
+        of_host.unproven += unproven ? 1 : 0;
+        unproven_ += unproven ? 1 : 0;
         deps_.sender.start(token, queue.endpoint(), *delivery);
     }
     return sent;

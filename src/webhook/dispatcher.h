@@ -79,6 +79,7 @@ class Dispatcher {
     void take_news();
     void ended(const Attempt& attempt);
     [[nodiscard]] bool host_is_full(const EndpointQueue& queue) const;
+    [[nodiscard]] bool is_one_too_many(const EndpointQueue& queue) const;
     [[nodiscard]] bool leaves_places(const EndpointQueue& queue) const;
     [[nodiscard]] std::size_t share_of(const EndpointQueue& queue) const;
     void drop(const std::string& endpoint);
@@ -126,12 +127,16 @@ class Dispatcher {
     std::vector<EndpointQueue*> circle_;  // of the same
     std::size_t next_;                    // in the circle
     std::unordered_map<std::uint64_t, Attempt> under_way_;
-    std::unordered_map<std::string, std::size_t> of_host_;       // of these
+    struct OfHost {
+        std::size_t attempts = 0;
+        std::size_t unproven = 0;  // of endpoints that have not succeeded last
+    };
+    std::unordered_map<std::string, OfHost> of_host_;            // of these
     std::unordered_map<std::string, std::size_t> busy_of_host_;  // endpoints
     std::uint64_t last_token_ = 0;
     std::size_t share_ = 1;          // of an endpoint, but for its host's
     std::size_t read_bytes_;         // in one statement
-    std::size_t unproven_ = 0;       // attempts of endpoints that have not succeeded last
+    std::size_t unproven_ = 0;       // as those of a host
     std::vector<Outcome> outcomes_;  // to be recorded
     std::int64_t oldest_outcome_us_ = 0;
     bool not_recorded_ = false;  // nothing could be, the last time

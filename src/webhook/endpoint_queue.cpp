@@ -14,6 +14,12 @@ namespace outbox::webhook {
 namespace {
 
 constexpr std::size_t kMaxErrorBytes = 500;
+constexpr std::size_t kManyPlaces = 4;  // so many leave some beside half of them
+constexpr std::size_t kMaxSuspects = 1'000;
+// That are in memory for it, as no attempt of theirs is counted yet.
+constexpr std::ptrdiff_t kMaxUnblamed = 50;
+// Once may be chance: what was under way as an endpoint went down was overtaken, too.
+constexpr std::uint32_t kEvidence = 2;
 
 // What one part of a slice may hold.
 struct Limit {
@@ -71,6 +77,8 @@ void EndpointQueue::begin_afresh() {
     own_faults_ = 0;
     rests_until_us_ = 0;
     refused_in_row_ = 0;
+    suspects_.clear();
+    suspects_rest_until_us_ = 0;
     disabled_because_.reset();
     due_at_us_ = 0;
     expect_more(true);
@@ -112,7 +120,34 @@ bool EndpointQueue::may_send(std::size_t share, const Now& now) {
     circuit_.tick(now.boot_us);
     if (circuit_.state() == core::Circuit::State::kOpen) return false;
     if (circuit_.state() == core::Circuit::State::kHalfOpen) return probe_ == 0;
-    return under_way_.size() < (proven_ ? std::max<std::size_t>(share, 1) : 1);
+    const Room places = room(share, now);
+    return places.others || places.suspects;
+}
+
+// Those that may hang again get half of its places, and of these only what does not hang already:
+// the others that were overtaken may. Where there are few places they take a quarter of the time,
+// as one that is not known yet may hang beside them.
+EndpointQueue::Room EndpointQueue::room(std::size_t share, const Now& now) const {
+    const std::size_t places = std::max<std::size_t>(share, 1);
+    if (under_way_.size() >= places) return {};
+    const auto overtaken =
+        std::lower_bound(others_under_way_.begin(), others_under_way_.end(), last_accepted_) -
+        others_under_way_.begin();
+    const std::size_t hang =
+        under_way_.size() - others_under_way_.size() + static_cast<std::size_t>(overtaken);
+    return {.others = others_under_way_.size() < (proven_ ? places : 1),
+            .suspects = hang < std::max<std::size_t>(proven_ ? places / 2 : 1, 1) &&
+                        (places >= kManyPlaces || now.boot_us >= suspects_rest_until_us_)};
+}
+
+// What failed before may hang again, whatever it failed of.
+bool EndpointQueue::is_suspect(const Delivery& delivery) const {
+    return delivery.attempts > 0 || suspects_.contains(delivery.position);
+}
+
+bool EndpointQueue::waits(const Delivery& delivery, const Now& now) const {
+    const auto found = suspects_.find(delivery.position);
+    return found != suspects_.end() && now.boot_us < found->second.due_at_us;
 }
 
 EndpointQueue::Standing EndpointQueue::standing() const {
@@ -126,7 +161,8 @@ bool EndpointQueue::busy() const {
 
 bool EndpointQueue::wants_slice(std::size_t share, const Now& now) {
     if (!may_send(share, now)) return false;
-    if (now.wall_us >= due_at_us_ || stuck_ == Stuck::kAsks) return true;
+    if (stuck_ == Stuck::kAsks) return true;
+    if (now.wall_us >= due_at_us_ && retried_ < options_.slice_rows) return true;
     const std::size_t wanted = proven_ ? std::max<std::size_t>(share, 1) : 1;
     return more_ && held_.size() - under_way_.size() < wanted;
 }
@@ -157,6 +193,8 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
     std::int64_t last = 0;
     Limit due{slice.max_rows, options_.slice_bytes};
     Limit fresh = due;
+    bool leaves_due = cut;
+    bool admitted = false;
     for (Delivery& delivery : deliveries) {
         (delivery.attempts == 0 ? fresh : due).add(delivery);
         if (delivery.attempts == 0) last = std::max(last, delivery.position);
@@ -166,16 +204,23 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
             --place;
         }
         if (place != held_.end() && place->delivery.position == delivery.position) continue;
+        // They may be read faster than they may go.
+        if (delivery.attempts > 0 && retried_ >= options_.slice_rows) {
+            leaves_due = true;
+            continue;
+        }
         bytes_ += delivery.bytes();
+        retried_ += delivery.attempts > 0 ? 1 : 0;
+        admitted = true;
         held_.insert(place, {std::move(delivery)});
     }
-    due_at_us_ = cut || due.reached() ? 0 : kNever;
+    due_at_us_ = leaves_due || due.reached() ? 0 : kNever;
     const bool to_the_limits = cut || fresh.reached();
     const bool whole = !to_the_limits && !looked.more;
     if (!to_the_limits) last = std::max(last, looked.position);
     if (slice.around) {
         around_.reach(last, whole, writers);
-        if (!deliveries.empty()) {
+        if (admitted) {
             stuck_ = Stuck::kNo;
         } else if (whole) {
             stuck_ = Stuck::kAlone;
@@ -187,30 +232,70 @@ void EndpointQueue::admit(std::vector<Delivery> deliveries, const Slice& slice,
     if (fresh.rows == 0 && proven_) rows_ = std::min(rows_ * 2, options_.max_slice_rows);
 }
 
-EndpointQueue::Place EndpointQueue::startable(bool culprits) {
+template <typename May>
+EndpointQueue::Place EndpointQueue::startable(May may) {
     std::unordered_set<std::string_view> passed;
     for (auto held = held_.begin(); held != held_.end(); ++held) {
         if (held->under_way) continue;
         const auto& key = held->delivery.key;
         if (key && (busy_keys_.contains(*key) || passed.contains(*key))) continue;
-        if (culprits || !circuit_.is_culprit(held->delivery.position)) return held;
+        if (may(held)) return held;
         if (key) passed.insert(*key);
     }
     return held_.end();
 }
 
+// One that hangs must not go again and again before the others.
+template <typename May>
+EndpointQueue::Place EndpointQueue::longest_untried(May may) {
+    Place best = held_.end();
+    std::int64_t best_us = 0;
+    static_cast<void>(startable([&](Place held) {
+        if (!may(held)) return false;
+        const auto found = suspects_.find(held->delivery.position);
+        const std::int64_t failed_us = found == suspects_.end() ? 0 : found->second.failed_at_us;
+        if (best == held_.end() || failed_us < best_us) {
+            best = held;
+            best_us = failed_us;
+        }
+        return false;
+    }));
+    return best;
+}
+
+EndpointQueue::Place EndpointQueue::next_to_send(std::size_t share, const Now& now) {
+    if (circuit_.state() == core::Circuit::State::kHalfOpen) {
+        const auto place = startable([this](Place held) {
+            return !is_suspect(held->delivery) && !circuit_.is_culprit(held->delivery.position);
+        });
+        if (place != held_.end() || stuck_ != Stuck::kAlone) return place;
+        return longest_untried([](Place /*held*/) { return true; });
+    }
+    const Room places = room(share, now);
+    if (places.suspects && (retried_ > 0 || !suspects_.empty())) {
+        const auto place = longest_untried(
+            [&](Place held) { return is_suspect(held->delivery) && !waits(held->delivery, now); });
+        if (place != held_.end()) return place;
+    }
+    if (!places.others) return held_.end();
+    return startable([this](Place held) { return !is_suspect(held->delivery); });
+}
+
 const Delivery* EndpointQueue::take(std::size_t share, const Now& now) {
     if (!may_send(share, now) || held_.size() == under_way_.size()) return nullptr;
     const bool probes = circuit_.state() == core::Circuit::State::kHalfOpen;
-    auto place = startable(!probes);
-    if (place == held_.end() && stuck_ == Stuck::kAlone && probes) place = startable(true);
+    const auto place = next_to_send(share, now);
     if (place == held_.end()) {
-        if (stuck_ == Stuck::kNo) stuck_ = Stuck::kAsks;
+        const bool others_may = probes || room(share, now).others;
+        if (stuck_ == Stuck::kNo && others_may) stuck_ = Stuck::kAsks;
         return nullptr;
     }
     const Delivery& delivery = place->delivery;
     place->under_way = true;
     place->generation = generation_;
+    place->attempt = ++attempts_;
+    place->sent_at_us = now.boot_us;
+    if (!is_suspect(delivery)) others_under_way_.push_back(place->attempt);
     under_way_.push_back(delivery.position);
     if (delivery.key) busy_keys_.insert(*delivery.key);
     if (probes) {
@@ -228,6 +313,7 @@ EndpointQueue::Place EndpointQueue::find(std::int64_t position) {
 
 void EndpointQueue::erase(Place place) {
     bytes_ -= place->delivery.bytes();
+    retried_ -= place->delivery.attempts > 0 ? 1 : 0;
     held_.erase(place);
 }
 
@@ -260,6 +346,7 @@ void EndpointQueue::read_again_from(std::int64_t position) {
 
 void EndpointQueue::end_attempt(Held& held) {
     held.under_way = false;
+    std::erase(others_under_way_, held.attempt);
     std::erase(under_way_, held.delivery.position);
     if (held.delivery.key) busy_keys_.erase(*held.delivery.key);
     if (probe_ == held.delivery.position) probe_ = 0;
@@ -285,10 +372,18 @@ EndpointQueue::Judged EndpointQueue::judge(std::int64_t position, const Attempte
     own_faults_ = 0;
     if (attempted.verdict.kind == Verdict::Kind::kDone) {
         circuit_.answered(position, true);
+        last_accepted_ = std::max(last_accepted_, place->attempt);
+        ++accepted_;
         succeeded(attempted, now);
         endpoint_.last_attempt_at_us = now.wall_us;
         return done(place);
     }
+    if (attempted.verdict.kind == Verdict::Kind::kDown) return down(place, attempted, now, random);
+    return endpoint_failed(place, attempted, now, random);
+}
+
+EndpointQueue::Judged EndpointQueue::endpoint_failed(Place place, const Attempted& attempted,
+                                                     const Now& now, std::uint64_t random) {
     failed(attempted, now);
     if (attempted.verdict.kind == Verdict::Kind::kGone) return disable(attempted.verdict.text);
     if (now.wall_us - endpoint_.failing_since_us >= options_.give_up_after_us &&
@@ -315,6 +410,7 @@ EndpointQueue::Judged EndpointQueue::done(Place place) {
     outcome.endpoint_id = endpoint_.id;
     outcome.event_id = delivery.event_id;
     outcome.position = delivery.position;
+    suspects_.erase(delivery.position);
     // Others of its key were left out while it failed.
     if (delivery.attempts > 0) read_again_from(delivery.position);
     erase(place);
@@ -369,10 +465,78 @@ EndpointQueue::Judged EndpointQueue::own_fault(const Attempted& attempted, const
     return {};
 }
 
+EndpointQueue::Suspect& EndpointQueue::suspect(std::int64_t position, const Now& now) {
+    if (!suspects_.contains(position) && suspects_.size() == kMaxSuspects) {
+        suspects_.erase(suspects_.begin());
+    }
+    Suspect& suspect = suspects_[position];
+    suspect.accepted = accepted_;
+    suspect.failed_at_us = now.boot_us;
+    return suspect;
+}
+
+// It failed before while others were accepted, and nothing else was sent since: whether the
+// endpoint is down now, the next one shows.
+bool EndpointQueue::says_nothing(std::int64_t position) const {
+    const auto found = suspects_.find(position);
+    return circuit_.state() == core::Circuit::State::kClosed && found != suspects_.end() &&
+           found->second.evidence > 0;
+}
+
+// Not longer than an endpoint that is down waits: that may be what it is.
+void EndpointQueue::put_off(Suspect& suspect, const Now& now, std::uint64_t random) const {
+    const std::int64_t most_us = options_.outage_retry.max_ms * 1'000;
+    suspect.due_at_us =
+        now.boot_us +
+        std::min(options_.event_retry.delay_us(std::max(suspect.failures, 1U), random), most_us);
+}
+
+// Where others were accepted that were sent later, or since it failed before, the endpoint is not
+// down for what hangs on this event.
+EndpointQueue::Judged EndpointQueue::down(Place place, const Attempted& attempted, const Now& now,
+                                          std::uint64_t random) {
+    const std::int64_t position = place->delivery.position;
+    const bool closed = circuit_.state() == core::Circuit::State::kClosed;
+    const auto known = suspects_.find(position);
+    const bool others_since =
+        closed && known != suspects_.end() && known->second.accepted < accepted_;
+    const bool is_its_own = place->attempt < last_accepted_ || others_since;
+    suspects_rest_until_us_ = now.boot_us + 3 * (now.boot_us - place->sent_at_us);
+    Suspect& suspect = this->suspect(position, now);
+    if (is_its_own) return its_own(place, suspect, attempted, now, random);
+    if (says_nothing(position)) ++suspect.failures;
+    put_off(suspect, now, random);
+    return endpoint_failed(place, attempted, now, random);
+}
+
+EndpointQueue::Judged EndpointQueue::its_own(Place place, Suspect& suspect,
+                                             const Attempted& attempted, const Now& now,
+                                             std::uint64_t random) {
+    ++suspect.failures;
+    ++suspect.evidence;
+    put_off(suspect, now, random);
+    if (!must_blame(place->delivery, suspect)) return {};
+    suspect.evidence = kEvidence - 1;  // Its next needs new evidence.
+    suspect.due_at_us = 0;             // The table says when.
+    return refused(place, attempted, now, random);
+}
+
+bool EndpointQueue::must_blame(const Delivery& delivery, const Suspect& suspect) const {
+    if (suspect.evidence >= kEvidence || delivery.attempts > 0) return true;
+    return std::count_if(held_.begin(), held_.end(), [this](const Held& held) {
+               const auto found = suspects_.find(held.delivery.position);
+               return held.delivery.attempts == 0 && found != suspects_.end() &&
+                      found->second.evidence > 0;
+           }) > kMaxUnblamed;
+}
+
 // No attempt is counted, unless this event alone is what the endpoint fails on.
 EndpointQueue::Judged EndpointQueue::outage(Place place, const Attempted& attempted, const Now& now,
                                             std::uint64_t random) {
-    const bool follows_event = circuit_.failed(place->delivery.position, now.boot_us, random);
+    const std::int64_t position = place->delivery.position;
+    const bool is_down = attempted.verdict.kind == Verdict::Kind::kDown;
+    const bool follows_event =
+        !(is_down && says_nothing(position)) && circuit_.failed(position, now.boot_us, random);
     // Beside the back-off, as an endpoint may ask for no time at all.
     if (attempted.verdict.wait) {
         endpoint_.paused_until_us = std::max(
@@ -416,6 +580,7 @@ EndpointQueue::Judged EndpointQueue::refused(Place place, const Attempted& attem
     if (now.wall_us - outcome.first_failed_at_us >= options_.give_up_after_us &&
         outcome.attempts >= options_.least_failures) {
         outcome.kind = Outcome::Kind::kDead;
+        suspects_.erase(delivery.position);
         read_again_from(delivery.position);
         ++untold_dead_;
         last_dead_ = outcome.event_id;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -105,12 +106,34 @@ class EndpointQueue {
         Delivery delivery;
         bool under_way = false;
         std::int64_t generation = 0;  // in which it was sent
+        std::int64_t attempt = 0;     // its number
+        std::int64_t sent_at_us = 0;
+    };
+    // One that failed as if the endpoint were down, until it is accepted.
+    struct Suspect {
+        std::uint32_t failures = 0;  // that were its own, by what is known of others
+        std::uint32_t evidence = 0;  // such ones for which it was not blamed yet
+        std::int64_t accepted = 0;   // others, before its last failure
+        std::int64_t failed_at_us = 0;
+        std::int64_t due_at_us = 0;
+    };
+    // Whose turn it may be now, while the circuit is closed.
+    struct Room {
+        bool others = false;
+        bool suspects = false;
     };
     using Place = std::list<Held>::iterator;
 
     void bound_pause(const Now& now);
     [[nodiscard]] bool may_send(std::size_t share, const Now& now);
-    [[nodiscard]] Place startable(bool culprits);
+    [[nodiscard]] Room room(std::size_t share, const Now& now) const;
+    [[nodiscard]] bool is_suspect(const Delivery& delivery) const;
+    [[nodiscard]] bool waits(const Delivery& delivery, const Now& now) const;
+    template <typename May>
+    [[nodiscard]] Place startable(May may);
+    template <typename May>
+    [[nodiscard]] Place longest_untried(May may);
+    [[nodiscard]] Place next_to_send(std::size_t share, const Now& now);
     [[nodiscard]] Place find(std::int64_t position);
     void erase(Place place);
     void drop_key(const std::string& key);
@@ -120,7 +143,16 @@ class EndpointQueue {
     void succeeded(const Attempted& attempted, const Now& now);
     void failed(const Attempted& attempted, const Now& now);
     Judged own_fault(const Attempted& attempted, const Now& now, std::uint64_t random);
+    Judged down(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
+    Judged its_own(Place place, Suspect& suspect, const Attempted& attempted, const Now& now,
+                   std::uint64_t random);
+    [[nodiscard]] bool must_blame(const Delivery& delivery, const Suspect& suspect) const;
     Judged outage(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
+    Suspect& suspect(std::int64_t position, const Now& now);
+    [[nodiscard]] bool says_nothing(std::int64_t position) const;
+    void put_off(Suspect& suspect, const Now& now, std::uint64_t random) const;
+    Judged endpoint_failed(Place place, const Attempted& attempted, const Now& now,
+                           std::uint64_t random);
     [[nodiscard]] std::int64_t failing_since(const Delivery& delivery, const Now& now) const;
     Judged refused(Place place, const Attempted& attempted, const Now& now, std::uint64_t random);
     Judged disable(std::string_view reason);
@@ -139,9 +171,16 @@ class EndpointQueue {
     std::int64_t rests_until_us_ = 0;
     std::int64_t refused_in_row_ = 0;
 
-    std::list<Held> held_;  // by position
+    std::list<Held> held_;     // by position
+    std::size_t retried_ = 0;  // of these: that failed before, by the table
     std::vector<std::int64_t> under_way_;
-    std::unordered_set<std::string> busy_keys_;  // of these
+    std::vector<std::int64_t> others_under_way_;  // than suspects; attempts, which rise
+    std::map<std::int64_t, Suspect> suspects_;    // by position
+    std::int64_t suspects_rest_until_us_ = 0;     // where there are few places
+    std::int64_t attempts_ = 0;                   // begun
+    std::int64_t last_accepted_ = 0;              // of these
+    std::int64_t accepted_ = 0;                   // so many
+    std::unordered_set<std::string> busy_keys_;   // of these
     std::size_t bytes_ = 0;
     std::size_t rows_;       // of the next slice
     core::Frontier after_;   // up to here all is held, gone, or waits for its key

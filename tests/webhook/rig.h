@@ -113,6 +113,11 @@ class ScriptedReceivers final : public webhook::Sender {
         }
         hanging.clear();
     }
+    // The same of one.
+    void end_hanging(std::uint64_t token, const Answer& with) {
+        answered_.emplace(token, std::pair(hanging.at(token), with));
+        hanging.erase(token);
+    }
     std::set<std::uint64_t> cancelled;
 
   private:

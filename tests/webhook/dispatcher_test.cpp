@@ -1864,10 +1864,10 @@ class HangingEvents : public DispatcherTest {
         }
     }
     std::optional<Answer> answer(const webhook::Delivery& delivery) {
-        if (all_hang_ || (hangs_ && delivery.event_id.starts_with("p"))) return std::nullopt;
+        if (all_hang_ || (hangs_ && delivery.event_id.starts_with('p'))) return std::nullopt;
         const std::int64_t now_us = rig_->clock.boot_us();
         const auto written = written_.find(delivery.event_id);
-        if (written != written_.end() && delivery.event_id.starts_with("e")) {
+        if (written != written_.end() && delivery.event_id.starts_with('e')) {
             const std::int64_t s = (now_us - begun_us_) / webhook::kSecondUs;
             longest_us_[s / 30] = std::max(longest_us_[s / 30], now_us - written->second);
         }

@@ -177,8 +177,12 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{
             .name = "AnOlderStatesLeaseIsTakenForTheOwn",
             .noticed_as = "out of order",
-            .plant = {"SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL",
-                      "SELECT epoch, coalesce(expires_at, 0) + 1000000000000, owner IS NOT NULL"},
+            // Nor is one told by the rows that were read or removed.
+            .plant = {"SELECT epoch, coalesce(expires_at, 0), owner IS NOT NULL, "
+                      "coalesce(acquired_at, 0), (SELECT id FROM \"outbox_events\" WHERE position "
+                      "= ?1), EXISTS (SELECT 1 FROM \"outbox_events\" WHERE position = ?2)",
+                      "SELECT epoch, coalesce(expires_at, 0) + 1000000000000, owner IS NOT NULL, "
+                      "coalesce(acquired_at, 0), NULL, ?1 > ?2 AND 0"},
             .kind = "set_backs",
             .from = 2040},
         Planted{.name = "TheLedgerKeepsWhatIsRemoved",

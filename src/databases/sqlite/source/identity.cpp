@@ -36,11 +36,6 @@ void Identity::lease_written(const LeaseWritten& lease) {
     done_.lease = lease;
 }
 
-LeaseWritten Identity::lease() const {
-    const core::Lock lock(mutex_);
-    return done_.lease;
-}
-
 Identity::Done Identity::done() const {
     const core::Lock lock(mutex_);
     return done_;

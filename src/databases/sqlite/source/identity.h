@@ -34,7 +34,6 @@ class Identity {
     /// A renewal is about to write this: a clock that was set back is no older state.
     void lease_wanted(std::int64_t expires_us);
     void lease_written(const LeaseWritten& lease);
-    [[nodiscard]] LeaseWritten lease() const;
 
     /// Behind rows that were read, or in a transaction that writes. `kServerChanged`: an older
     /// state was restored, which holds for the rest of the term once anybody has seen it, as it may

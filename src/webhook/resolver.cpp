@@ -306,6 +306,7 @@ std::vector<Resolved> resolve_all(std::span<const std::string> hosts,
                static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, kLongestWaitMs)));
         resolver.take(out);
     }
+    std::ranges::sort(out, {}, &Resolved::token);
     return out;
 }
 

@@ -84,8 +84,8 @@ class Resolver {
     std::unordered_set<std::string> answered_;  // hosts that were, the last time
 };
 
-/// The answers for hosts, which are their indexes' tokens. Blocks until each has one, up to the
-/// timeout.
+/// The answers for hosts in their order; their tokens are the indexes. Blocks until each has one,
+/// up to the timeout.
 [[nodiscard]] std::vector<Resolved> resolve_all(std::span<const std::string> hosts,
                                                 const ResolverOptions& options = {},
                                                 Lookup lookup = system_lookup);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <poll.h>
 #include <set>
+#include <thread>
 
 #include "tests/support/eventually.h"
 
@@ -192,6 +193,24 @@ TEST(WebhookResolver, WhatIsCancelledHasNoAnswerAndAnEndWaitsForNobody) {
         EXPECT_TRUE(out.empty());
     }
     server->answer_all();
+}
+
+TEST(WebhookResolver, TheAnswersForManyStandInTheirOrderWhoeverWasAnsweredFirst) {
+    const auto server = std::make_shared<NameServer>();
+    server->silent = {"nowhere.first.example"};
+    const auto lookup = [server](const std::string& host, NoAddress& no) {
+        auto found = server->look_up(host, no);
+        server->answer_all();
+        if (found.empty()) std::this_thread::sleep_for(50ms);  // behind the other one
+        return found;
+    };
+    const std::vector<std::string> hosts{"nowhere.first.example", "second.example"};
+    const auto answers = resolve_all(hosts, {.timeout = 60s}, lookup);
+    ASSERT_EQ(answers.size(), 2U);
+    EXPECT_EQ(answers[0].token, 0U);
+    EXPECT_EQ(answers[0].no.why, "no such host");
+    EXPECT_EQ(answers[1].token, 1U);
+    EXPECT_FALSE(answers[1].addresses.empty());
 }
 
 TEST(WebhookResolver, AsksTheSystem) {

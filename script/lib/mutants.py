@@ -1,4 +1,4 @@
-"""Finds what can be broken in the functions that docs/guarantees.md names as guards, and writes a copy of the
+"""Finds what can be broken in the functions that docs/guards.md names, and writes a copy of the
 sources in which each of these mutations can be switched on by its number: OUTBOX_MUTANT=17.
 
 A mutation takes a guard out: a condition never holds, one operand of it does not count, a predicate answers the

@@ -1,4 +1,4 @@
-"""Checks that what the table of guards in docs/guarantees.md says about where a guard stands is there.
+"""Checks that what the table of docs/guards.md says about where a guard stands is there.
 
 usage: named_guards.py ROOT
 """
@@ -41,7 +41,7 @@ def main():
     # Folders, and files without what follows their last dot.
     places = {str(path.relative_to(root).with_suffix("")) for folder in ("src", "include", "apps", "script", "clients")
               for path in (root / folder).rglob("*")}
-    table = (root / "docs/guarantees.md").read_text().partition("\n## Guards\n")[2].partition("\n## ")[0]
+    table = (root / "docs/guards.md").read_text().partition("\n## ")[0]
     found, wrong = 0, []
     for line in table.splitlines():
         cells = re.split(r"(?<!\\)\|", line)
@@ -50,13 +50,13 @@ def main():
         for name in NAME.findall(cells[2]):
             found += 1
             if not stands(name, sources):
-                wrong.append(f"docs/guarantees.md: no {name}, where it says that {cells[1].strip()}")
+                wrong.append(f"docs/guards.md: no {name}, where it says that {cells[1].strip()}")
         for place in PLACE.findall(cells[2]):
             found += 1
             if not any(f"/{known}/".endswith(f"/{place}/") for known in places):
-                wrong.append(f"docs/guarantees.md: no {place}, where it says that {cells[1].strip()}")
+                wrong.append(f"docs/guards.md: no {place}, where it says that {cells[1].strip()}")
     if not found:
-        sys.exit("docs/guarantees.md names no guard")
+        sys.exit("docs/guards.md names no guard")
     print("\n".join(wrong))
     return 1 if wrong else 0
 

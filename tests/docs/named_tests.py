@@ -1,4 +1,4 @@
-"""Checks that every test that docs/guarantees.md and docs/pitfalls.md name exists, and that each pitfall names one.
+"""Checks that every test that docs/guarantees.md, guards.md and pitfalls.md name is there, and that each pitfall has one.
 
 usage: named_tests.py ROOT
 """
@@ -20,7 +20,7 @@ def main():
         if file.suffix in (".cpp", ".h"):
             defined.update(".".join(match) for match in DEFINITION.findall(file.read_text()))
     missing = 0
-    for page in ("guarantees", "pitfalls"):
+    for page in ("guarantees", "guards", "pitfalls"):
         named = set(NAMED.findall((root / f"docs/{page}.md").read_text()))
         if not named:
             sys.exit(f"docs/{page}.md names no test")

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cctype>
 #include <utility>
 #include <vector>
 
 #include "core/ascii.h"
+#include "core/mutex.h"
 #include "core/url.h"
 
 namespace outbox {
@@ -22,27 +22,11 @@ constexpr std::array<std::string_view, 8> kParts{"password", "passwd",     "pass
 using Region = std::pair<std::size_t, std::size_t>;  // first, behind the last
 
 // Held for a few comparisons.
-class Lock {
-  public:
-    explicit Lock(std::atomic_flag& flag) : flag_(flag) {
-        while (flag_.test_and_set(std::memory_order_acquire)) flag_.wait(true);
-    }
-    ~Lock() {
-        flag_.clear(std::memory_order_release);
-        flag_.notify_one();
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-
-  private:
-    std::atomic_flag& flag_;
-};
-
 struct Known {
-    std::atomic_flag busy;
-    std::vector<std::string> parts{kParts.begin(), kParts.end()};
-    std::vector<std::string> values;
-    std::vector<std::string> temporary;  // one for each holder
+    core::Mutex mutex;
+    std::vector<std::string> parts OUTBOX_GUARDED_BY(mutex){kParts.begin(), kParts.end()};
+    std::vector<std::string> values OUTBOX_GUARDED_BY(mutex);
+    std::vector<std::string> temporary OUTBOX_GUARDED_BY(mutex);  // one for each holder
 };
 
 Known& known() {
@@ -141,7 +125,7 @@ std::string mask(std::string_view text, std::vector<Region> regions) {
 
 void find_remembered(std::string_view text, std::vector<Region>& found) {
     Known& all = known();
-    const Lock lock(all.busy);
+    const core::Lock lock(all.mutex);
     for (const auto* const values : {&all.values, &all.temporary}) {
         for (const std::string& value : *values) {
             for (auto at = text.find(value); at != std::string::npos;
@@ -156,7 +140,7 @@ void find_remembered(std::string_view text, std::vector<Region>& found) {
 
 void add_secret_options(std::span<const std::string_view> parts) {
     Known& all = known();
-    const Lock lock(all.busy);
+    const core::Lock lock(all.mutex);
     for (const std::string_view part : parts) {
         if (std::find(all.parts.begin(), all.parts.end(), part) == all.parts.end()) {
             all.parts.emplace_back(part);
@@ -171,7 +155,7 @@ bool is_secret_option(std::string_view name) {
         return false;
     }
     Known& all = known();
-    const Lock lock(all.busy);
+    const core::Lock lock(all.mutex);
     return std::any_of(all.parts.begin(), all.parts.end(), [&](const std::string& part) {
         return plain.find(part) != std::string::npos;
     });
@@ -181,7 +165,7 @@ void remember_secret(std::string_view value) {
     if (value.size() < kMinRemembered) return;
     {
         Known& all = known();
-        const Lock lock(all.busy);
+        const core::Lock lock(all.mutex);
         if (std::find(all.values.begin(), all.values.end(), value) == all.values.end()) {
             all.values.emplace_back(value);
         }
@@ -195,13 +179,13 @@ void remember_secret(std::string_view value) {
 TemporarySecret::TemporarySecret(std::string_view value) : value_(value) {
     if (value_.size() < kMinRemembered) return;
     Known& all = known();
-    const Lock lock(all.busy);
+    const core::Lock lock(all.mutex);
     all.temporary.push_back(value_);
 }
 
 TemporarySecret::~TemporarySecret() {
     Known& all = known();
-    const Lock lock(all.busy);
+    const core::Lock lock(all.mutex);
     const auto place = std::find(all.temporary.begin(), all.temporary.end(), value_);
     if (place != all.temporary.end()) all.temporary.erase(place);
 }
@@ -234,7 +218,7 @@ void remember_secrets_of(std::string_view url) {
 
 void forget_secrets() {
     Known& all = known();
-    const Lock lock(all.busy);
+    const core::Lock lock(all.mutex);
     all.values.clear();
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/config.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
@@ -309,17 +310,33 @@ Result<Invocation> resolve(const CommandLine& line, const Environment& environme
 
 namespace {
 
+struct DatabaseOption {
+    std::string_view name;
+    bool (*is_for)(const Database&);
+};
+
+bool has_access(const Database& database) {
+    return database.add_access != nullptr;
+}
+
+bool has_roles(const Database& database) {
+    return database.roles_sql != nullptr;
+}
+
+constexpr std::array kDatabaseOptions{DatabaseOption{"password-file", has_access},
+                                      DatabaseOption{"schema", has_access},
+                                      DatabaseOption{"owner", has_roles}};
+
 // With what --password-file and --schema say.
 Result<std::string> database_url(const OptionValues& options, std::string_view url_option) {
     std::string url = options.text(url_option);
     const auto database = find_database(url);
-    for (const char* name : {"password-file", "schema"}) {
-        if (!options.given(name)) continue;
+    for (const DatabaseOption& option : kDatabaseOptions) {
+        if (!options.given(option.name)) continue;
         if (!database.ok()) return database.status();
-        if ((*database)->add_access == nullptr) {
-            const UrlsOverDatabases others(
-                "", [](const Database& other) { return other.add_access != nullptr; });
-            return config_error(options.where(name), "it is for " + others.help());
+        if (!option.is_for(**database)) {
+            return config_error(options.where(option.name),
+                                "it is for " + UrlsOverDatabases("", option.is_for).help());
         }
     }
     if (!options.given("password-file") && !options.given("schema")) return url;

@@ -81,7 +81,7 @@ IMPURE_ALLOWED = {
 # Clang's thread-safety analysis sees core/mutex.h alone.
 UNCHECKED_LOCK = re.compile(
     r"\bstd::(?:(?:recursive_|timed_|shared_)*mutex|condition_variable(?:_any)?"
-    r"|(?:unique|shared|scoped)_lock|lock_guard)\b"
+    r"|(?:unique|shared|scoped)_lock|lock_guard|atomic_flag)\b"
 )
 LOCKED = ("src", "apps")
 CLOCK = re.compile(r"\b(system_clock|steady_clock|high_resolution_clock)::now\b|\bclock_gettime\b")

@@ -380,7 +380,7 @@ TEST_F(ConfigTest, PasswordFileAndSchemaGoIntoTheUrlOfADatabaseThatHasThem) {
     EXPECT_EQ(file->query_value("options"), "");
 }
 
-TEST_F(ConfigTest, PasswordFileAndSchemaAreRefusedWhereTheyHaveNoPlace) {
+TEST_F(ConfigTest, WhatIsForADatabaseWithUsersIsRefusedWhereTheyHaveNoPlace) {
     const auto why = [](const std::string& url, const std::string& option,
                         const std::string& value) {
         return refusal({"--from", url, "--to", "null:", option, value});
@@ -392,6 +392,8 @@ TEST_F(ConfigTest, PasswordFileAndSchemaAreRefusedWhereTheyHaveNoPlace) {
                     AllOf(HasSubstr(option), HasSubstr("must not be empty")));
         EXPECT_THAT(why("oracle://localhost/shop", option, "x"), HasSubstr("no database is known"));
     }
+    EXPECT_THAT(why("sqlite:///shop.db", "--owner", "x"),
+                AllOf(HasSubstr("--owner"), HasSubstr("it is for postgresql://")));
     EXPECT_THAT(why("postgres://localhost/shop?options=-cwork_mem%3D1MB", "--schema", "x"),
                 AllOf(HasSubstr("--schema"), HasSubstr("the URL has options= as well")));
 }

@@ -86,8 +86,8 @@ UNCHECKED_LOCK = re.compile(
 LOCKED = ("src", "apps")
 CLOCK = re.compile(r"\b(system_clock|steady_clock|high_resolution_clock)::now\b|\bclock_gettime\b")
 # The receiving side has the time and the randomness that it was given (src/consumer/env.h), so that it
-# can be simulated. Excepted: who gives the machine's, and who bounds a wait for a peer or for another
-# thread of the process.
+# can be simulated. Excepted: who gives the machine's, who bounds a wait for a peer or for another
+# thread of the process, and the clients of brokers, of which the simulation has a model.
 OWN_TIME = re.compile(
     r"\b\w*[cC]lock::now\b|\bclock_gettime\b|\bstd::random_device\b|\bjulianday\('now'\)|\breal_env\(\)\."
 )

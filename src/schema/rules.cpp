@@ -1,3 +1,5 @@
+#include "schema/rules.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,7 +9,6 @@
 
 #include "core/url.h"
 #include "core/utf8.h"
-#include "schema/rules.h"
 #include "schema/shown.h"
 #include "schema/uri.h"
 

@@ -59,16 +59,6 @@ std::string kept_text(const TopicReport& topic) {
     return "for " + age_text(std::chrono::duration<double>(*topic.kept).count());
 }
 
-std::string promises_too_much(const TopicReport& topic) {
-    return "min.insync.replicas of " + topic.name + " is " + std::to_string(topic.min_in_sync) +
-           ", and it has " + std::to_string(topic.replicas) +
-           (topic.replicas == 1 ? " replica" : " replicas") +
-           ": Kafka before 3.7 refuses every record of it (NOT_ENOUGH_REPLICAS), a later one keeps "
-           "fewer copies than that says. Give it more replicas (kafka-reassign-partitions) or a "
-           "lower setting (kafka-configs --alter --topic " +
-           topic.name + " --add-config min.insync.replicas=" + std::to_string(topic.replicas) + ")";
-}
-
 // Those whose names the configuration says; others come with the events.
 std::vector<TopicReport> look_at_topics_of(const RelayConfig& config, Findings& findings) {
     std::vector<TopicReport> all;
@@ -79,31 +69,10 @@ std::vector<TopicReport> look_at_topics_of(const RelayConfig& config, Findings& 
             const std::string where = "topics: route " + route.name + ": ";
             if (!topic.trouble.empty()) {
                 findings.push_back({kWarn, where + topic.trouble, {}});
-                continue;
-            }
-            const std::string partitions = with_commas(static_cast<std::int64_t>(topic.partitions));
-            if (topic.leaderless > 0) {
-                findings.push_back(
-                    {kWarn,
-                     where + with_commas(static_cast<std::int64_t>(topic.leaderless)) + " of the " +
-                         partitions + " partitions of " + topic.name +
-                         " have no leader: events of their keys wait. Mend their brokers",
-                     {}});
-            } else if (topic.too_few > 0) {
-                findings.push_back(
-                    {kWarn,
-                     where + with_commas(static_cast<std::int64_t>(topic.too_few)) + " of the " +
-                         partitions + " partitions of " + topic.name +
-                         " have fewer replicas in sync than min.insync.replicas (" +
-                         std::to_string(topic.min_in_sync) +
-                         "): the brokers refuse their records, which wait. Mend the brokers that "
-                         "have the others",
-                     {}});
-            } else if (topic.min_in_sync > topic.replicas) {
-                findings.push_back({kWarn, where + promises_too_much(topic), {}});
             } else {
                 findings.push_back({kOk,
-                                    where + topic.name + " (partitions: " + partitions +
+                                    where + topic.name + " (partitions: " +
+                                        with_commas(static_cast<std::int64_t>(topic.partitions)) +
                                         ") keeps records " + kept_text(topic),
                                     {}});
             }

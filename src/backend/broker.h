@@ -61,12 +61,8 @@ struct RecordLimit {
 /// A topic at a destination as it is now.
 struct TopicReport {
     std::string name;
-    std::string trouble = {};  ///< Why nothing else is known, with the remedy; else empty.
+    std::string trouble = {};  ///< What stands in events' way, with the remedy; else empty.
     std::size_t partitions = 0;
-    std::size_t leaderless = 0;   ///< Partitions that have no leader.
-    std::size_t replicas = 0;     ///< Of the partition that has the fewest.
-    std::size_t min_in_sync = 0;  ///< So many have to have a record before it counts; 0: not known.
-    std::size_t too_few = 0;      ///< Partitions of which fewer are in sync, and could be more.
     std::optional<std::chrono::milliseconds> kept = {};  ///< A record, at most; none: for ever.
 };
 

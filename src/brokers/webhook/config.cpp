@@ -10,6 +10,19 @@ namespace {
 
 constexpr std::string_view kUrlPrefix = "webhook+";
 
+constexpr std::size_t stated(std::string_view name) {
+    std::size_t value = 0;
+    for (const BackendOption& option : kOptions) {
+        if (option.name != name) continue;
+        for (const char digit : option.fallback)
+            value = value * 10 + static_cast<std::size_t>(digit - '0');
+    }
+    return value;
+}
+// The dispatcher's own, without a configuration.
+static_assert(stated("max_connections") == DispatchOptions().max_connections);
+static_assert(stated("max_per_endpoint") == DispatchOptions().max_per_endpoint);
+
 ErrorInfo invalid(std::string message) {
     return {ErrorCode::kConfigInvalid, Advice::kStop, {}, std::move(message)};
 }

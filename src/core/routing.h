@@ -98,7 +98,7 @@ class TopicRule {
     std::size_t kept_bytes_ = 0;  // of `made_`
 };
 
-/// The longest topic name (Kafka's limit).
+/// The longest topic of an event, whatever a broker would take; the tables check it, too.
 inline constexpr std::size_t kMaxTopicBytes = 249;
 
 /// Topic names have 1 to 249 bytes, without white space and control characters; a destination may

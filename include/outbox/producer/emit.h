@@ -13,7 +13,7 @@
 namespace outbox {
 
 inline constexpr std::size_t kMaxPayloadBytes = 1'048'576;  ///< Default; the tables have it too.
-inline constexpr std::size_t kMaxTopicBytes = 249;          ///< Kafka's limit.
+inline constexpr std::size_t kMaxTopicBytes = 249;          ///< The tables', too.
 inline constexpr std::size_t kMaxTextBytes = 4'096;         ///< Each other text field of an event.
 inline constexpr std::size_t kMaxHeadersBytes = 65'536;     ///< All names and values together.
 

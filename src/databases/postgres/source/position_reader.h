@@ -62,6 +62,10 @@ class PositionReader final : public spi::Reader {
     Result<bool> saw(spi::Position position);
 
   private:
+    static constexpr std::size_t kSkimRows = 50'000;  // some 20 ms
+    static constexpr std::size_t kCopyFromRows =
+        100;  // below, planning a COPY costs more than it saves
+
     using Clock = std::chrono::steady_clock;
 
     Status prepare(Connection& connection);

@@ -12,8 +12,10 @@
 #include "backend/backends.h"
 #include "commands.h"
 #include "consumer/operate.h"
+#include "core/ascii.h"
 #include "core/base64.h"
 #include "core/routing.h"
+#include "core/table_layout.h"
 #include "core/url.h"
 #include "core/utf8.h"
 #include "letters.h"
@@ -32,9 +34,18 @@ constexpr std::size_t kExported = 100;  // letters at a time
 constexpr std::size_t kMostLetters = 1'000'000'000;
 constexpr std::size_t kShowLimit = 1'000;  // of one event: at most one for each route
 
+// A UUID is one in whatever letters it was copied, and an id that is a text only as it is written.
+std::vector<std::string> spellings_of(const std::vector<std::string>& ids) {
+    std::vector<std::string> all = ids;
+    for (const std::string& id : ids) {
+        if (looks_like_uuid(id) && lower(id) != id) all.push_back(lower(id));
+    }
+    return all;
+}
+
 DeadFilter filter_of(const runtime::Invocation& invocation) {
     DeadFilter filter;
-    filter.ids = invocation.positionals;
+    filter.ids = spellings_of(invocation.positionals);
     if (invocation.command == runtime::kDeadShow) return filter;
     filter.route = invocation.options.text("route");
     filter.event_type = invocation.options.text("event-type");
@@ -660,7 +671,7 @@ int run_dead_edit(const runtime::Invocation& invocation) {
     auto letters = letters_of(invocation);
     if (!letters.ok()) return report(letters.error());
     DeadFilter filter;
-    filter.ids = invocation.positionals;
+    filter.ids = spellings_of(invocation.positionals);
     filter.route = options.text("route");
     const auto check = [&]() -> Status {
         const auto found = (*letters)->dead(filter, 0, 2, true);

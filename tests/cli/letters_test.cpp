@@ -1,4 +1,5 @@
 // Events that no route takes, and dead letters that die again.
+#include <cctype>
 #include <functional>
 #include <future>
 #include <gmock/gmock.h>
@@ -231,6 +232,18 @@ TEST_P(Letters, ThatDieAgainWriteALineCountTheirTriesAndMoveTheCounter) {
     }
     EXPECT_EQ(lines, 3U) << log;
     EXPECT_THAT(log, HasSubstr("attempts=3"));
+}
+
+TEST_P(Letters, AreFoundByTheirIdInWhateverLettersItWasCopied) {
+    emit("Odd", "elsewhere");
+    Process strict = relay({{"a", ""}}, "", "allowed_topics = [\"orders\"]");
+    ASSERT_TRUE(eventually_letters(1));
+    EXPECT_EQ(strict.stop(), kStopped);
+    std::string id = result({"dead", "list"})[0]["id"];
+    for (char& c : id) c = static_cast<char>(std::toupper(c));
+    EXPECT_EQ(result({"dead", "show", id}).size(), 1U);
+    result({"dead", "discard", id});
+    EXPECT_TRUE(result({"dead", "list"}).empty());
 }
 
 TEST_P(Letters, ThatAreBeingRetriedAreNotDiscarded) {

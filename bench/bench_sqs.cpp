@@ -1,5 +1,5 @@
-// What the protocol of SQS allows at most: batches of ten over 32 connections, written in advance,
-// neither signed nor read but for their length.
+// Beside which the sink of SQS is measured, without a client library: batches of ten over 32
+// connections, as the sink has, written in advance, neither signed nor read but for their length.
 //   bench_sqs HOST PORT USER PASSWORD QUEUE COUNT BYTES
 // Prints one JSON object. USER and PASSWORD are for nothing: ElasticMQ asks nobody.
 

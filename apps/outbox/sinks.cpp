@@ -25,6 +25,10 @@ Promise guarantee_of(const spi::SinkCapabilities& sink) {
     return {"at_least_once", "at least once"};
 }
 
+const spi::SinkCapabilities& told_of(const Broker& broker) {
+    return broker.told != nullptr ? *broker.told : *broker.capabilities;
+}
+
 // How the order of a key is kept where something fails.
 Promise order_of(const spi::SinkCapabilities& sink) {
     if (!sink.fail_stop_order) return {"one_at_a_time", "one event of a key at a time"};
@@ -90,7 +94,7 @@ ordered_json list_of(const Items& items) {
 }
 
 ordered_json json_of(const Broker& broker) {
-    const spi::SinkCapabilities& sink = *broker.capabilities;
+    const spi::SinkCapabilities& sink = told_of(broker);
     return {{"name", broker.name},
             {"schemes", broker.schemes},
             {"url", broker.urls},
@@ -137,7 +141,7 @@ std::string lines_of(const Items& items) {
 }
 
 void print_sink(const Broker& broker) {
-    const spi::SinkCapabilities& sink = *broker.capabilities;
+    const spi::SinkCapabilities& sink = told_of(broker);
     std::cout << coloured(Colour::kBold, broker.name) << "\n";
     print_field("url", std::string(broker.urls));
     print_field("guarantee", std::string(guarantee_of(sink).text));

@@ -50,7 +50,7 @@ struct RepeatsDropped {
     std::string_view note = {};  ///< What else there is to say.
 };
 
-/// How much of something a destination takes in one record.
+/// How much of something a destination takes: in one record, where `what` names nothing else.
 struct RecordLimit {
     std::string_view what;  ///< "record", "name of a header".
     std::int64_t most = 0;  ///< Of `unit`; 0: what `setting` says.
@@ -74,6 +74,9 @@ struct Broker {
     std::span<const std::string_view> schemes;
     std::string_view urls;  ///< As the help shows them: "kafka://host:port".
     const spi::SinkCapabilities* capabilities = nullptr;  ///< What its sinks say of themselves.
+    /// What users are told in its place: of a destination behind what the sink writes to. Null: the
+    /// same.
+    const spi::SinkCapabilities* told = nullptr;
     RepeatsDropped drops_repeats = {};
     /// Which of its destinations keep no order and drop no repeats, whatever the capabilities say:
     /// "standard queues"; empty: none.

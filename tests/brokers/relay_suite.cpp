@@ -230,6 +230,12 @@ void RelaySuite::publish_a_load_through_kills(const std::string& to, const std::
     EXPECT_EQ(relay.stop().code, 0);
 }
 
+std::map<std::string, std::string> RelaySuite::keys() const {
+    std::map<std::string, std::string> keys;
+    for (const core::JournalLine& line : produced_) keys.emplace(line.id, line.key);
+    return keys;
+}
+
 void RelaySuite::expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats) {
     const auto produced = outbox_.write("produced.jsonl", journal_of(produced_));
     const auto received = outbox_.write("received.jsonl", journal_of(lines_of(arrived)));

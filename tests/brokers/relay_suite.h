@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <gtest/gtest.h>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,8 @@ class RelaySuite : public testing::Test {
                                       const std::string& mode);
     // How many events were committed.
     std::size_t committed() const { return produced_.size(); }
+    // Their keys by their ids, for where records arrive without.
+    std::map<std::string, std::string> keys() const;
     // That all that was committed came and nothing else, in the order of the keys, with at most so
     // many repeats.
     void expect_all(const std::vector<Arrived>& arrived, std::size_t most_repeats);

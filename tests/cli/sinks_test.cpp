@@ -56,6 +56,8 @@ json with(json base, const json& more) {
 
 // By the names of the destinations; without how their options are written.
 json expected() {
+    json queue = fifo("queue");
+    queue["limits"].push_back(limit("name of the queue", 80, nullptr));
     const json at_a_time = plain("at_least_once", "one_at_a_time");
     return {
         {"kafka", with(plain("at_least_once", "fail_stop_per_topic"),
@@ -63,10 +65,12 @@ json expected() {
         {"mailbox",
          with(plain("exactly_once_while_kept", "fail_stop"),
               {{"drops_repeats", drops("while_kept", {{"note", "with the inbox for ever"}})}})},
-        {"mqtt", with(at_a_time, {{"limits",
-                                   {limit("record", nullptr, "maximum packet size of the broker"),
-                                    limit("name of a header", 65'535, nullptr),
-                                    limit("value of a header", 65'535, nullptr)}}})},
+        {"mqtt", with(at_a_time,
+                      {{"limits",
+                        {limit("record", nullptr, "maximum packet size of the broker"),
+                         limit("name of a header", 65'535, nullptr),
+                         limit("value of a header", 65'535, nullptr), limit("key", 65'535, nullptr),
+                         limit("content type", 65'535, nullptr)}}})},
         {"nats",
          with(
              at_a_time,
@@ -86,7 +90,8 @@ json expected() {
                            {limit("record", nullptr, "max_message_size of the broker"),
                             limit("headers and key", nullptr, "frame_max of the connection"),
                             limit("routing key", 255, nullptr), limit("id", 255, nullptr),
-                            limit("type", 255, nullptr)}}})},
+                            limit("type", 255, nullptr), limit("name of a header", 255, nullptr),
+                            limit("content type", 255, nullptr)}}})},
         {"redis",
          with(plain("at_least_once", "fail_stop"),
               {{"drops_repeats",
@@ -99,13 +104,16 @@ json expected() {
                 {limit("value", nullptr, "proto-max-bulk-len of the server"),
                  limit("headers", 3'500, nullptr, "headers")}}})},
         {"sns", fifo("topic")},
-        {"sqs", fifo("queue")},
+        {"sqs", queue},
         {"stdout", plain("none", "fail_stop")},
         {"webhook",
-         with(plain("exactly_once_while_kept", "fail_stop"),
+         with(at_a_time,
               {{"drops_repeats",
                 drops("while_kept",
-                      {{"note", "behind it receivers drop repeats by `webhook-id`"}})}})},
+                      {{"note", "until it is delivered; receivers drop repeats by `webhook-id`"}})},
+               {"limits",
+                {limit("deliveries that wait for an endpoint", 100'000, nullptr, "deliveries"),
+                 limit("endpoints of a database", 10'000, nullptr, "endpoints")}}})},
     };
 }
 

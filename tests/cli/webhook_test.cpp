@@ -298,8 +298,9 @@ TEST_P(WebhookCommands, ANameThatLeadsInsideNowIsAddedWithAWarning) {
     const Finished added =
         webhook({"add", "https://localhost/", "--id", "inside", "--key-file", key_file_});
     EXPECT_EQ(added.status.code, 0) << added.err;
-    EXPECT_THAT(added.err, AllOf(HasSubstr("warning"), HasSubstr("localhost"),
-                                 HasSubstr("a loopback address")));
+    EXPECT_THAT(added.err,
+                AllOf(HasSubstr("warning"), HasSubstr("localhost"), HasSubstr("a loopback address"),
+                      HasSubstr("name the host or its range under `allow`")));
     EXPECT_EQ(listed("inside")["state"], "enabled");
 }
 

@@ -1,5 +1,6 @@
 #include "tests/webhook/receiver.h"
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 
@@ -33,6 +34,11 @@ Receiver::Receiver(const Options& options)
     if (!ready || !process_.running()) {
         throw std::runtime_error("the receiver does not start: " + process_.stderr_text());
     }
+}
+
+std::size_t Receiver::count() const {
+    const std::string lines = read_file(folder_ / "requests");
+    return static_cast<std::size_t>(std::count(lines.begin(), lines.end(), '\n'));
 }
 
 std::vector<nlohmann::json> Receiver::requests() const {

@@ -23,6 +23,7 @@ class Receiver {
     explicit Receiver(const Options& options);
 
     int port() const { return port_; }
+    std::size_t count() const;
     // What has come so far.
     std::vector<nlohmann::json> requests() const;
     // ... once there are so many.

@@ -11,10 +11,12 @@ is by it. What the path ends in decides the answer:
     /early/103             that status before, and then as the rest of the path says
     /early/103/end         that status, and the connection ends
     /hang                  none until the end          /endless               200 and a body without an end
+    /hang/behind/3         the same behind the first 3 of that path
     else                   200
 """
 
 import base64
+import collections
 import http.server
 import json
 import ssl
@@ -61,6 +63,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 "signed_with": [signed_with(key, body, headers) for key in self.server.keys]}
         with self.server.lock, open(self.server.log, "a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
+            self.server.came[self.path] += 1
+            self.number = self.server.came[self.path]
         self.answer()
 
     do_GET = do_POST
@@ -73,7 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "end" in words:
             self.close_connection = True
             return
-        if "hang" in words:
+        if "hang" in words and self.number > (int(words[words.index("behind") + 1]) if "behind" in words else 0):
             threading.Event().wait()
         status, headers, body = 200, {}, b"taken\n"
         if "status" in words:
@@ -119,6 +123,7 @@ def main():
     server = Server((host, int(port)), Handler)
     server.lock = threading.Lock()
     server.log = log
+    server.came = collections.Counter()
     if words[:1] == ["--tls"]:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(words[1])

@@ -18,6 +18,8 @@ constexpr std::array kLimits{
     RecordLimit{.what = "record", .setting = "maximum packet size of the broker"},
     RecordLimit{.what = "name of a header", .most = 65'535},
     RecordLimit{.what = "value of a header", .most = 65'535},
+    RecordLimit{.what = "key", .most = 65'535},
+    RecordLimit{.what = "content type", .most = 65'535},
 };
 
 Result<mqtt::MqttConfig> config_of(const Destination& destination) {

@@ -19,6 +19,8 @@ constexpr std::array kLimits{
     RecordLimit{.what = "routing key", .most = 255},
     RecordLimit{.what = "id", .most = 255},
     RecordLimit{.what = "type", .most = 255},
+    RecordLimit{.what = "name of a header", .most = 255},
+    RecordLimit{.what = "content type", .most = 255},
 };
 
 Result<rabbitmq::RabbitmqConfig> config_of(const Destination& destination) {

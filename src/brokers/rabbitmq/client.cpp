@@ -163,13 +163,10 @@ std::optional<Fault> Client::publish(const spi::Record& record, std::uint16_t ch
     properties.app_id = bytes_of("outbox");
     for (const spi::HeaderView& header : record.headers) {
         headers.push_back(text_entry(header.name, header.value));
-        if (header.name != kContentTypeHeader) continue;
-        properties._flags |= AMQP_BASIC_CONTENT_TYPE_FLAG;
-        properties.content_type = bytes_of(header.value);
     }
-    if (record.content_type.data() != nullptr) {
+    if (const std::string_view type = content_type_of(record); type.data() != nullptr) {
         properties._flags |= AMQP_BASIC_CONTENT_TYPE_FLAG;
-        properties.content_type = bytes_of(record.content_type);
+        properties.content_type = bytes_of(type);
     }
     if (record.key.data() != nullptr) headers.push_back(text_entry(kKeyHeader, record.key));
     if (record.value.data() == nullptr) headers.push_back(flag_entry(kNullHeader));

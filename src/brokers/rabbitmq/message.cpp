@@ -1,5 +1,6 @@
 #include "brokers/rabbitmq/message.h"
 
+#include "core/json_scan.h"
 #include "core/utf8.h"
 
 namespace outbox::rabbitmq {
@@ -40,6 +41,14 @@ std::optional<std::string> why_not_header(std::string_view name) {
 
 std::string_view routing_key_of(const spi::Record& record) {
     return record.routing_key.empty() ? record.topic : record.routing_key;
+}
+
+std::string_view content_type_of(const spi::Record& record) {
+    if (record.content_type.data() != nullptr) return record.content_type;
+    for (const spi::HeaderView& header : record.headers) {
+        if (header.name == kContentTypeHeader) return header.value;
+    }
+    return is_json(record.value) ? "application/json" : std::string_view();
 }
 
 std::optional<std::string> why_not_carried(const spi::Record& record, std::size_t max_frame_bytes) {

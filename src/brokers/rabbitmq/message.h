@@ -19,6 +19,9 @@ inline constexpr std::string_view kContentTypeHeader = "content-type";
 /// The event's own routing key, else the topic.
 [[nodiscard]] std::string_view routing_key_of(const spi::Record& record);
 
+/// That of the format, else of the event's header, else JSON's where the value is JSON; else null.
+[[nodiscard]] std::string_view content_type_of(const spi::Record& record);
+
 /// Why no record can have a header of that name; else nothing.
 [[nodiscard]] std::optional<std::string> why_not_header(std::string_view name);
 

@@ -18,6 +18,7 @@ constexpr std::array kLimits{
     RecordLimit{.what = "record with its attributes",
                 .most = 1'048'576,
                 .setting = "MaximumMessageSize of the queue"},
+    RecordLimit{.what = "name of the queue", .most = 80},
 };
 
 Result<sqs::SqsConfig> config_of(const Destination& destination) {

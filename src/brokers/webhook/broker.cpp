@@ -1,5 +1,6 @@
 #include "backend/broker.h"
 
+#include <array>
 #include <string>
 #include <unistd.h>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "brokers/webhook/config.h"
 #include "brokers/webhook/sink.h"
 #include "core/system_clock.h"
+#include "webhook/endpoint.h"
 #include "webhook/http_sender.h"
 #include "webhook/request.h"
 #include "webhook/unreachable.h"
@@ -18,6 +20,15 @@ namespace {
 using webhook::RouteConfig;
 
 constexpr std::string_view kPrefix = "webhook+";
+constexpr std::array kLimits{
+    RecordLimit{.what = "deliveries that wait for an endpoint",
+                .most = webhook::kMaxQueuePerEndpoint,
+                .unit = "deliveries"},
+    RecordLimit{
+        .what = "endpoints of a database", .most = webhook::kMaxEndpoints, .unit = "endpoints"},
+};
+// Of an endpoint, one of whose deliveries of a key is under way at a time.
+const spi::SinkCapabilities kTold{.name = "webhook"};
 
 const core::Clock& clock() {
     static const core::SystemClock clock;
@@ -122,8 +133,10 @@ const Broker& webhook_broker() {
         .schemes = urls.schemes(),
         .urls = urls.help(),
         .capabilities = &webhook::kCapabilities,
+        .told = &kTold,
         .drops_repeats = {.kind = RepeatsDropped::Kind::kWhileKept,
-                          .note = "behind it receivers drop repeats by `webhook-id`"},
+                          .note = "until it is delivered; receivers drop repeats by `webhook-id`"},
+        .limits = kLimits,
         .options = webhook::kOptions,
         .example_option = "key_file = \"/etc/outbox/webhook.key\"",
         .any_topic = true,

@@ -12,6 +12,7 @@
 
 namespace outbox::webhook {
 
+/// Of the table of deliveries, which is what the relay writes to.
 inline const spi::SinkCapabilities kCapabilities{"webhook",
                                                  spi::Guarantee::kExactlyOnceKept,
                                                  /*fail_stop_order=*/true,

@@ -79,7 +79,8 @@ TEST(RabbitmqFailure, AMessageCarriesWhatTheEventSaysOfItself) {
     const std::string queue = new_queue();
     RabbitmqSink sink(config());
     auto letter = letters("another-topic", 1, 1)[0];
-    letter.headers = {{"content-type", "application/json"}, {"tenant_id", "t"}};
+    letter.headers = {{"tenant_id", "t"}};
+    letter.value = R"({"order_id": 1})";
     spi::Record record = letter.record(7);
     record.routing_key = queue;
     record.event_type = "OrderCreated";
@@ -268,8 +269,7 @@ TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
     EXPECT_EQ(error_of("amqp://127.0.0.1:1/").code, ErrorCode::kConnectFailed);
     EXPECT_EQ(error_of("amqp://no-such-host.invalid/").code, ErrorCode::kConnectFailed);
 
-    server().api("PUT", "users/reader", R"({"password":"pw","tags":""})");
-    server().api("PUT", "permissions/%2F/reader", R"({"configure":"","write":"","read":".*"})");
+    server().make_user("reader", {"", "", ".*"});
     RabbitmqSink sink(config_of(server().url("reader", "pw") + "?exchange=events"));
     const auto failed = failure_of(sink, letters("q", 1, 1)[0]);
     EXPECT_EQ(failed.error.code, ErrorCode::kNoRights);
@@ -277,19 +277,13 @@ TEST(RabbitmqFailure, SaysWhatIsWrongWithAUserAVhostAndARight) {
     EXPECT_NE(failed.error.message.find("set_permissions"), std::string::npos);
 }
 
-// As the page says.
+// As the page says, of the exchange `orders`.
 TEST(RabbitmqFailure, TheDocumentedRightsAreEnough) {
-    const std::string made = new_name();
-    const auto permit = [](const std::string& user, const std::string& configure,
-                           const std::string& write) {
-        server().api("PUT", "users/" + user, R"({"password":"pw","tags":""})");
-        server().api(
-            "PUT", "permissions/%2F/" + user,
-            R"({"configure":"^)" + configure + R"($","write":"^)" + write + R"($","read":"^$"})");
-    };
-    permit("writer", "", "events");
-    permit("maker", made, made);
-    permit("queues", "", R"(amq\\.default)");
+    const RabbitmqRights rights = rights_of_page("relay");
+    server().make_user("writer", rights);
+    server().make_user("maker", {rights.write, rights.write, rights.read});
+    server().make_user("queues",
+                       {rights.configure, "^" + default_exchange_of_page() + "$", rights.read});
     const auto deliver = [](const std::string& user, const std::string& exchange,
                             const std::string& options) {
         RabbitmqSink sink(config_of(server().url(user, "pw") + "?exchange=" + exchange + options));
@@ -304,15 +298,14 @@ TEST(RabbitmqFailure, TheDocumentedRightsAreEnough) {
         EXPECT_EQ(Courier(sink).deliver(sent), "");
         expect_in_order(queue, sent);
     };
-    deliver("writer", "events", "");
+    deliver("maker", "orders", "&declare=true");
+    deliver("writer", "orders", "");
     deliver("queues", "", "");
-    deliver("maker", made, "&declare=true");
 }
 
 // Who may write to routing keys that begin with "failure-" alone.
 void make_user_of_topics(const std::string& name) {
-    server().api("PUT", "users/" + name, R"({"password":"pw","tags":""})");
-    server().api("PUT", "permissions/%2F/" + name, R"({"configure":"","write":".*","read":".*"})");
+    server().make_user(name, {"", ".*", ".*"});
     server().api("PUT", "topic-permissions/%2F/" + name,
                  R"({"exchange":"events","write":"^failure-.*","read":".*"})");
 }

@@ -162,16 +162,14 @@ TEST_P(RabbitmqReceiving, AnOffsetInAHeaderMakesNoStreamOfAQueue) {
 }
 
 TEST_P(RabbitmqReceiving, NeedsTheRightToReadAndNoOther) {
-    take("rights", R"({"x-queue-type":"quorum"})");
-    shared_rabbitmq().api("PUT", "users/stock", R"({"password":"pw","tags":""})");
-    const std::string rights = "permissions/%2F/stock";
-    shared_rabbitmq().api("PUT", rights, R"({"configure":"^$","write":"^$","read":"^$"})");
+    take("orders", R"({"x-queue-type":"quorum"})");
+    shared_rabbitmq().make_user("stock", {"^$", "^$", "^$"});
     shared_rabbitmq().publish(queue_, letters("orders", 100, 5));
     Running running(reader(url("stock", "pw"), options()));
     ASSERT_TRUE(eventually(60s, "it says so", [&] {
         return trouble().find("permission to read the queue") != std::string::npos;
     })) << trouble();
-    shared_rabbitmq().api("PUT", rights, R"({"configure":"^$","write":"^$","read":"^rights$"})");
+    shared_rabbitmq().make_user("stock", rights_of_page("stock"));
     ASSERT_TRUE(all_are_applied(100)) << trouble();
     ASSERT_TRUE(eventually(60s, "there is no lag", [&] { return running->lag() == 0; }));
     running.stop();

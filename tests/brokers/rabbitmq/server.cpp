@@ -1,9 +1,11 @@
 #include "tests/brokers/rabbitmq/server.h"
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/support/files.h"
 #include "tests/support/process.h"
 
 namespace outbox::test {
@@ -111,6 +113,14 @@ std::vector<Arrived> RabbitmqServer::arrived(const std::string& queue, std::size
     return records;
 }
 
+void RabbitmqServer::make_user(const std::string& name, const RabbitmqRights& rights) {
+    api("PUT", "users/" + name, R"({"password":"pw","tags":""})");
+    api("PUT", "permissions/%2F/" + name,
+        nlohmann::json{
+            {"configure", rights.configure}, {"write", rights.write}, {"read", rights.read}}
+            .dump());
+}
+
 std::string RabbitmqServer::api(const std::string& method, const std::string& path,
                                 const std::string& body) {
     const std::string port = read_file(folder() / "management_port");
@@ -146,6 +156,25 @@ void RabbitmqServer::control(std::vector<std::string> arguments) {
                               std::to_string(std::stoi(read_file(folder() / "epmd_port")))}}},
             120s);
     if (done.status.code != 0) throw std::runtime_error(done.err + done.out);
+}
+
+RabbitmqRights rights_of_page(const std::string& user) {
+    const std::regex line("set_permissions " + user + " '(.*?)' '(.*?)' '(.*?)'");
+    const std::string page = read_file(GUIDE_PAGE);
+    std::smatch found;
+    if (!std::regex_search(page, found, line)) {
+        throw std::runtime_error("the page gives " + user + " no rights");
+    }
+    return {found[1], found[2], found[3]};
+}
+
+std::string default_exchange_of_page() {
+    const std::string page = read_file(GUIDE_PAGE);
+    std::smatch found;
+    if (!std::regex_search(page, found, std::regex("default exchange is called `(.*?)`"))) {
+        throw std::runtime_error("the page does not say what the default exchange is called");
+    }
+    return found[1];
 }
 
 RabbitmqServer& shared_rabbitmq() {

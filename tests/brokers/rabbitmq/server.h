@@ -20,6 +20,13 @@ struct RabbitmqMessage {
     int delivery_mode = 0;
 };
 
+// The patterns of `rabbitmqctl set_permissions`.
+struct RabbitmqRights {
+    std::string configure;
+    std::string write;
+    std::string read;
+};
+
 // A real RabbitMQ.
 class RabbitmqServer : public BrokerServer {
   public:
@@ -47,6 +54,8 @@ class RabbitmqServer : public BrokerServer {
     std::size_t left(const std::string& queue);
     std::vector<RabbitmqMessage> read(const std::string& queue, std::size_t count);
     std::vector<Arrived> arrived(const std::string& queue, std::size_t count);
+    // A user with password "pw".
+    void make_user(const std::string& name, const RabbitmqRights& rights);
     std::string api(const std::string& method, const std::string& path,
                     const std::string& body = "");
 
@@ -62,6 +71,11 @@ class RabbitmqServer : public BrokerServer {
     std::string python(std::vector<std::string> arguments, const std::string& url,
                        const std::string& input = "");
 };
+
+// Those that docs/brokers/rabbitmq.md gives the user.
+RabbitmqRights rights_of_page(const std::string& user);
+// What the page calls the default exchange in such a pattern.
+std::string default_exchange_of_page();
 
 // One for all tests of a program, started at first use.
 RabbitmqServer& shared_rabbitmq();

@@ -158,6 +158,22 @@ TEST_F(RabbitmqMessage, GoesByTheEventsOwnRoutingKeyOrTheTopic) {
     EXPECT_EQ(routing_key_of(record_), "own");
 }
 
+TEST_F(RabbitmqMessage, HasTheContentTypeOfFormatHeaderOrJson) {
+    for (const char* other : {"{\"a\":", "plain", ""}) {
+        record_.value = other;
+        EXPECT_EQ(content_type_of(record_).data(), nullptr) << other;
+    }
+    record_.value = {};
+    EXPECT_EQ(content_type_of(record_).data(), nullptr);
+    record_.value = R"({"a": 1})";
+    EXPECT_EQ(content_type_of(record_), "application/json");
+    const spi::HeaderView header{"content-type", "text/plain"};
+    record_.headers = {&header, 1};
+    EXPECT_EQ(content_type_of(record_), "text/plain");
+    record_.content_type = "application/cloudevents+json";
+    EXPECT_EQ(content_type_of(record_), "application/cloudevents+json");
+}
+
 TEST_F(RabbitmqMessage, SaysWhatAmqpCannotCarry) {
     EXPECT_EQ(why(), "");
     const std::string longest(255, 'x');

@@ -47,6 +47,11 @@ class KafkaChaos : public testing::Test {
         return Pg(url_).value("SELECT NOT EXISTS (SELECT FROM outbox_events)") == "t";
     }
 
+    long long arrived() {
+        return static_cast<long long>(
+            KafkaReader(shared_kafka().bootstrap(), topic_).read_to_end().size());
+    }
+
     // Every partition in its order; a key has one partition. `ends`: how often what was under way
     // was lost with a relay or a broker.
     void verify(const Load& load, int ends) {
@@ -87,12 +92,15 @@ TEST_F(KafkaChaos, KilledAgainAndAgainTheRelayLosesNothingAndKeepsOrder) {
     constexpr int kRounds = 8;
     for (int round = 0; round < kRounds; ++round) {
         const long long before = epoch();
+        const long long sent = arrived();
         Process relay = this->relay();
         ASSERT_TRUE(
             eventually(kDeadline, "the relay has the lease", [&] { return epoch() > before; }));
         const long long target = load.committed() + 50 + static_cast<long long>(random() % 200);
         ASSERT_TRUE(eventually(kDeadline, "more events are committed",
                                [&] { return load.committed() >= target; }));
+        ASSERT_TRUE(eventually(kDeadline, "more than may be repeated has arrived",
+                               [&] { return arrived() > sent + kMaxUnrecorded; }));
         relay.kill(SIGKILL);
         ASSERT_TRUE(relay.wait(kDeadline));
     }

@@ -251,22 +251,46 @@ TEST_P(RelayChaos, DeliveryGoesOnWhenTheDatabaseCrashesAndReturns) {
 TEST_P(RelayChaos, APoisonEventGoesToDeadLettersAndDelaysNoOther) {
     Pg pg(url_);
     pg.exec(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION "
+        "'poison'; END $$; CREATE TRIGGER refuse BEFORE INSERT ON outbox_mailbox FOR EACH ROW WHEN "
+        "(convert_from(NEW.payload, 'UTF8')::jsonb ? 'poison') EXECUTE FUNCTION refuse()");
+    const std::string insert =
         "INSERT INTO outbox_events (aggregate_type, aggregate_id, event_type, payload, topic) "
-        "VALUES ('Not a topic', 'o-1', 'First', '{}', NULL), "
-        "('Order', 'o-1', 'Second', '{}', 'orders'), ('Order', 'o-2', 'Other', '{}', 'orders')");
-    Process relay = this->relay();
+        "VALUES ('Order', ";
+    pg.exec(insert +
+            "'o-1', 'First', '{\"poison\": 1}', 'orders'), ('Order', 'o-1', 'Second', '{}', "
+            "'orders'), ('Order', 'o-2', 'Other', '{}', 'orders')");
+    const auto attempts = [&] {
+        return pg.number("SELECT coalesce(max(attempts), 0) FROM outbox_delivery");
+    };
+    const auto arrived = [&] { return pg.number("SELECT count(*) FROM outbox_mailbox"); };
+    const auto relay_for = [&](int most) {
+        return this->relay("", {"--max-attempts", std::to_string(most), "--retry-max-ms", "500"});
+    };
+    Process patient = relay_for(1000);
+    ASSERT_TRUE(eventually(kDeadline, "it is tried again", [&] { return attempts() > 1; }));
+    // While it is, others arrive, of its own batch and later ones, and nothing behind it on its
+    // key.
+    pg.exec(insert + "'o-3', 'Late', '{}', 'orders')");
+    ASSERT_TRUE(eventually(kDeadline, "the others arrive", [&] { return arrived() == 2; }));
+    const long long so_far = attempts();
+    ASSERT_TRUE(eventually(kDeadline, "it is still tried", [&] { return attempts() > so_far; }));
+    EXPECT_EQ(arrived(), 2);
+    EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_dead_letters"), 0);
+    patient.stop();
+
+    Process relay = relay_for(1);
     ASSERT_TRUE(eventually(kDeadline, "all is settled", [&] { return delivered_all(); }));
-    EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_mailbox"), 2);
-    EXPECT_EQ(pg.value("SELECT error_code FROM outbox_dead_letters"), "OB_TOPIC_INVALID");
+    EXPECT_EQ(arrived(), 3);
+    EXPECT_EQ(pg.number("SELECT count(*) FROM outbox_dead_letters"), 1);
 
     // The cause is mended; an operator has it delivered again.
-    pg.exec("UPDATE outbox_dead_letters SET topic = 'orders'");
+    pg.exec("DROP TRIGGER refuse ON outbox_mailbox");
     const std::string id = pg.value("SELECT id FROM outbox_dead_letters");
     const Finished retried = run({.command = {OUTBOX, "dead", "retry", id, "--db", url_}});
     EXPECT_EQ(retried.status.code, 0) << retried.err;
     ASSERT_TRUE(eventually(kDeadline, "the dead letter is delivered", [&] {
-        return pg.number("SELECT count(*) FROM outbox_mailbox") == 3 &&
-               pg.number("SELECT count(*) FROM outbox_dead_letters") == 0;
+        return arrived() == 4 && pg.number("SELECT count(*) FROM outbox_dead_letters") == 0;
     }));
     relay.stop();
 }

@@ -294,35 +294,6 @@ TEST_P(Wait, ASnapshotFromBeforeTheEffectSaysNothingOfIt) {
     EXPECT_EQ(asker.number("SELECT count(*) FROM effects"), 0);
     asker.query("COMMIT");
     EXPECT_EQ(asker.look(token).state, Fenced::kApplied);
-    if (on_sqlite()) return;
-    // Nor a statement that began before: it waits for a lock, and meanwhile the effect is
-    // committed.
-    Asker other(stock_);
-    other.query("SELECT pg_advisory_lock(4711)");
-    std::thread asking([&] {
-        const auto row = asker.query(
-            "WITH begun AS MATERIALIZED (SELECT count(*) AS n FROM effects WHERE id = '" +
-            id("02") +
-            "'), held AS MATERIALIZED (SELECT pg_advisory_lock(4711), n FROM begun) SELECT h.n, "
-            "(SELECT w.state FROM outbox_wait('stock', '" +
-            token_of({id("02")}) + "') w) FROM held h")[0];
-        EXPECT_EQ(row[0], "0");
-        EXPECT_EQ(row[1], "unknown");
-    });
-    const auto held = eventually(60s, "the statement has begun", [&] {
-        return other.number(
-                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
-                   "granted") > 0;
-    });
-    other.query("BEGIN");
-    other.query("INSERT INTO effects (id) VALUES ('" + id("02") + "')");
-    other.query("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('stock', '" + id("02") +
-                "')");
-    other.query("COMMIT");
-    other.query("SELECT pg_advisory_unlock(4711)");
-    asking.join();
-    EXPECT_TRUE(held);
-    EXPECT_EQ(asker.look(token_of({id("02")})).state, Fenced::kApplied);
 }
 
 /// Several services that write, ask until it is applied, and then look for the effect.
@@ -433,6 +404,37 @@ TEST_P(Wait, WhatIsAppliedIsSeenUnderLoadAndWhileRelayAndConsumerAreKilled) {
 }
 
 class WaitOnPostgres : public Wait {};
+
+// It waits for a lock, and meanwhile the effect is committed.
+TEST_P(WaitOnPostgres, AStatementFromBeforeTheEffectSaysNothingOfIt) {
+    Asker asker(stock_);
+    Asker other(stock_);
+    other.query("SELECT pg_advisory_lock(4711)");
+    std::thread asking([&] {
+        const auto row = asker.query(
+            "WITH begun AS MATERIALIZED (SELECT count(*) AS n FROM effects WHERE id = '" +
+            id("02") +
+            "'), held AS MATERIALIZED (SELECT pg_advisory_lock(4711), n FROM begun) SELECT h.n, "
+            "(SELECT w.state FROM outbox_wait('stock', '" +
+            token_of({id("02")}) + "') w) FROM held h")[0];
+        EXPECT_EQ(row[0], "0");
+        EXPECT_EQ(row[1], "unknown");
+    });
+    const auto held = eventually(60s, "the statement has begun", [&] {
+        return other.number(
+                   "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT "
+                   "granted") > 0;
+    });
+    other.query("BEGIN");
+    other.query("INSERT INTO effects (id) VALUES ('" + id("02") + "')");
+    other.query("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('stock', '" + id("02") +
+                "')");
+    other.query("COMMIT");
+    other.query("SELECT pg_advisory_unlock(4711)");
+    asking.join();
+    EXPECT_TRUE(held);
+    EXPECT_EQ(asker.look(token_of({id("02")})).state, Fenced::kApplied);
+}
 INSTANTIATE_TEST_SUITE_P(Databases, WaitOnPostgres, testing::Values(kPostgres));
 
 // Of the sessions that wait for a lock in the consumer's database, one that is not `but`.

@@ -476,7 +476,7 @@ TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
     batch.finished = {{0, {positions_[0]}}, {1, {positions_[2]}}};  // some of it again
     batch.destinations.emplace_back(1, "there");
     require(recorder->record(batch));
-    spi::Beginning next = begin(*recorder, epoch, {"a", "b"});
+    const spi::Beginning next = begin(*recorder, epoch, {"a", "b"});
     EXPECT_EQ(next.routes[0].finished.positions(),
               (std::vector<spi::Position>{positions_[0], positions_[1], positions_[3]}));
     EXPECT_EQ(next.routes[1].finished.positions(),
@@ -491,17 +491,29 @@ TEST_P(SourceSuite, KeepsTheLedgerOfEachRoute) {
     const auto again = value_of(source_->open_reader("a", next.routes[0].finished));
     EXPECT_EQ(read_ids(*again, 1), ids({3}));
     EXPECT_TRUE(read_once(*again).empty());
+}
 
-    if (!removes()) return;
-    // What is removed leaves the ledgers of both.
+TEST_P(SourceSuite, WhatIsRemovedLeavesTheLedgersOfAllRoutes) {
+    if (!source_->stable_positions()) GTEST_SKIP() << "no lasting positions";
+    if (!removes()) GTEST_SKIP() << "rows stay";
+    commit({suite_event(1), suite_event(2), suite_event(3)});
+    const auto reader = this->reader();
+    ASSERT_EQ(read_ids(*reader, 3).size(), 3U);
+    const std::uint64_t epoch = own_lease();
+    const auto recorder = this->recorder();
+    begin(*recorder, epoch, {"a", "b"});
+    spi::RecordBatch batch;
+    batch.epoch = epoch;
+    batch.finished.push_back({0, {positions_[0], positions_[1]}});
+    batch.finished.push_back({1, {positions_[1], positions_[2]}});
+    require(recorder->record(batch));
     const spi::Removed removed =
         value_of(recorder->remove(epoch, std::vector<spi::Position>{positions_[1]}));
     EXPECT_EQ(removed.positions, std::vector<spi::Position>{positions_[1]});
     EXPECT_EQ(removed.left, 0U);
-    EXPECT_EQ(fixture_->unfinished_rows(), 3);
-    next = begin(*recorder, epoch, {"a", "b"});
-    EXPECT_EQ(next.routes[0].finished.positions(),
-              (std::vector<spi::Position>{positions_[0], positions_[3]}));
+    EXPECT_EQ(fixture_->unfinished_rows(), 2);
+    const spi::Beginning next = begin(*recorder, epoch, {"a", "b"});
+    EXPECT_EQ(next.routes[0].finished.positions(), std::vector<spi::Position>{positions_[0]});
     EXPECT_EQ(next.routes[1].finished.positions(), std::vector<spi::Position>{positions_[2]});
 }
 

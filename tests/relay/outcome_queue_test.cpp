@@ -20,7 +20,7 @@ class WaitingRecorder {
               queue.take(count, 1h, taken);
               return taken[0].count();
           })) {
-        std::this_thread::sleep_for(20ms);  // most likely it waits by then
+        std::this_thread::sleep_for(20ms);  // most likely it waits by then; else the same follows
     }
     [[nodiscard]] bool waits() const { return taken_.wait_for(0s) != std::future_status::ready; }
     std::size_t taken() {

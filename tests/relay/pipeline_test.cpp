@@ -746,6 +746,26 @@ TEST_F(PipelineTest, AnEventWhoseTopicIsMissingWaitsWithItsKeyAndCountsNoAttempt
     EXPECT_EQ(failed_[0].error_code, "OB_TOPIC_UNKNOWN");
 }
 
+TEST_F(PipelineTest, AnEventThatFailedBeforeARestartWaitsOutItsTimeAndOthersDoNot) {
+    table_.insert("failed", "k");
+    table_.insert("other", "l");
+    retry_ = {1'000, 60'000, 5};
+    inheritance_.failing.push_back({.route = "default",
+                                    .position = 1,
+                                    .event_id = "failed",
+                                    .key = "k",
+                                    .attempts = 1,
+                                    .next_attempt_us = clock_.wall_us() + 30'000'000,
+                                    .error_code = "",
+                                    .error = ""});
+    memory::MemorySink sink(destination_, {});
+    open(sink);
+    step(20);
+    EXPECT_EQ(arrived(), "other ");
+    step(20);
+    EXPECT_EQ(arrived(), "other failed ");
+}
+
 TEST_F(PipelineTest, AnEventWithoutATimeHasNoLatency) {
     table_.insert("1", "k");
     MemorySink sink(destination_, {});

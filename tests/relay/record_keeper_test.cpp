@@ -85,5 +85,23 @@ TEST_F(KeeperOfRowsThatStay, WaitsForNoMoreThanAPartOfTheWindow) {
     EXPECT_EQ(settled(0), 2);
 }
 
+using KeeperOfFailures = KeeperOfRowsThatStay;
+
+// An attempt that is recorded once the event is settled would have it wait in the next term.
+TEST_F(KeeperOfFailures, RecordsTheLastOneOfEachEventAndNoneOfWhatIsSettled) {
+    Outcomes outcomes;
+    outcomes.finished = {1};
+    for (const auto& [position, attempts] : {std::pair(1, 1U), {2, 1U}, {3, 1U}, {2, 2U}}) {
+        outcomes.failed.push_back({"a", position, "", "", attempts, 0, "", ""});
+    }
+    queue_.push(0, outcomes);
+    ASSERT_TRUE(turn().ok());
+    std::vector<std::pair<Position, std::uint32_t>> recorded;
+    for (const spi::Delivery& one : recorder_->load_deliveries("a").value_or_throw()) {
+        recorded.emplace_back(one.position, one.attempts);
+    }
+    EXPECT_EQ(recorded, (std::vector<std::pair<Position, std::uint32_t>>{{2, 2}, {3, 1}}));
+}
+
 }  // namespace
 }  // namespace outbox::test

@@ -411,6 +411,34 @@ TEST_F(RelayTest, ARouteThatHangsLeavesTheLeaseToAnotherRelay) {
     EXPECT_EQ(distinct(*destination_), 30U);
 }
 
+// Its lease may be another's as soon as it lets it go.
+TEST_F(RelayTest, ARouteThatHungSendsNothingOnceItsRelayHasLetTheLeaseGo) {
+    RelayOptions options = quick_options("a");
+    options.lease_ttl_ms = 10'000;
+    options.lease_margin_ms = 1'000;
+    options.lease_renew_ms = 1'000;
+    SlowClock clock;
+    table_.set_clock(clock);
+    Running running(table_, {destination_}, options, {}, &clock);
+    insert(10);
+    ASSERT_TRUE(eventually(kDeadline, "it works", [&] { return table_.unfinished() == 0; }));
+    table_.set_hanging_reads(true);
+    insert(10);
+    while (running.said("route_hangs").empty()) {
+        const int renewals = table_.renewals();
+        clock.pass(4s);
+        ASSERT_TRUE(eventually(kDeadline, "it is renewed, or let go", [&] {
+            return table_.renewals() > renewals || !running.said("route_hangs").empty();
+        }));
+    }
+    ASSERT_TRUE(eventually(kDeadline, "the lease is let go",
+                           [&] { return !running.said("lease_lost").empty(); }));
+    table_.set_hanging_reads(false);
+    ASSERT_TRUE(eventually(kDeadline, "the term ends", [&] { return !running.relay().hangs(); }));
+    EXPECT_EQ(distinct(*destination_), 10U);
+    EXPECT_TRUE(running.stop().ok());
+}
+
 TEST_F(RelayTest, ARouteDoesNotHangWhereTheWholeProcessStoodStill) {
     RelayOptions options = quick_options("a");
     options.lease_ttl_ms = 1'000'000;

@@ -377,6 +377,41 @@ TEST_F(NativeLedger, WhoTakesTheLeaseWaitsForWhatIsBeingRecorded) {
     EXPECT_TRUE(value_of(epoch).has_value());
 }
 
+TEST_F(NativeLedger, OfTwoThatTakeTheLeaseAtOnceOneHasIt) {
+    Relay relay(config());
+    relay.end();
+    const auto one = value_of(relay.source().open_lease());
+    const auto other = value_of(relay.source().open_lease());
+    for (int round = 0; round < 20; ++round) {
+        Pg slow(url_);
+        slow.exec("BEGIN; SELECT FROM outbox_lease FOR KEY SHARE");
+        const auto take = [](spi::LeaseStore& lease, const char* owner) {
+            return std::async(std::launch::async,
+                              [&lease, owner] { return lease.acquire(owner, 60s); });
+        };
+        auto first = take(*one, "one");
+        auto second = take(*other, "other");
+        // Both have found it free; they give up after two seconds.
+        ASSERT_TRUE(eventually(60s, "both wait for its row", [&] {
+            return first.wait_for(0s) == std::future_status::ready ||
+                   second.wait_for(0s) == std::future_status::ready ||
+                   pg_.number(
+                       "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = "
+                       "'Lock' AND datname = current_database()") == 2;
+        }));
+        slow.exec("COMMIT");
+        const auto epoch = first.get();
+        const auto others = second.get();
+        if (epoch.ok() && others.ok()) {
+            EXPECT_NE(epoch->has_value(), others->has_value());
+            return;
+        }
+        if (epoch.ok() && *epoch) static_cast<void>(one->release(**epoch));
+        if (others.ok() && *others) static_cast<void>(other->release(**others));
+    }
+    FAIL() << "one of them gave up in each round";
+}
+
 TEST_F(NativeLedger, AnEventPutIntoAPlaceThatWasProvedEmptyIsReturnedOnce) {
     pg_.exec("BEGIN; INSERT INTO outbox_events (topic, payload) VALUES ('t', '1'); ROLLBACK");
     insert(1);

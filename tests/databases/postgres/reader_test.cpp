@@ -586,6 +586,8 @@ TEST_F(NativeTable, WhatIsReadAheadComesBeforeAStreamThatIsJoined) {
         };
         pg_.exec("INSERT INTO outbox_events (topic, payload) VALUES ('t', '1')");
         // The end is reached, so that a stream is wanted; before it is offered more is written.
+        // Nothing tells of either: the pauses make that likely, and whatever they meet, all is to
+        // be read.
         while (look() == 400 || read.back() != last()) {
         }
         static_cast<void>(look());

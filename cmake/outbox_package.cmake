@@ -35,6 +35,8 @@ install(FILES "${packaging}/systemd/outbox-relay@.service" DESTINATION lib/syste
 install(FILES "${packaging}/prometheus/outbox.rules.yml" "${packaging}/grafana/outbox.json"
               "${CMAKE_SOURCE_DIR}/outbox.example.toml" "${CMAKE_SOURCE_DIR}/LICENSE"
         DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT outbox)
+install(DIRECTORY "${packaging}/container" "${packaging}/helm" "${packaging}/kubernetes"
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT outbox)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)

@@ -97,8 +97,10 @@ ordered_json json_of(const WaitingEvent& event) {
 }
 
 ordered_json json_of(const AuditLine& line) {
-    return {{"audit_id", line.audit_id}, {"at", time_or_null(line.at_us)}, {"who", line.who},
-            {"action", line.action},     {"detail", line.detail},          {"events", line.events}};
+    return {{"audit_id", line.audit_id}, {"at", time_or_null(line.at_us)},
+            {"who", line.who},           {"action", line.action},
+            {"of", line.source},         {"detail", line.detail},
+            {"events", line.events}};
 }
 
 class DeskState {

@@ -169,20 +169,25 @@ void look_at_consumers(const std::string& url, const RelayConfig& config, const 
                         {}});
 }
 
+constexpr std::string_view kRenewAtServer = "; its operator renews it there";
+constexpr std::string_view kReplaceFile =
+    "; replace the file by a renewed one: it is read anew at each connection";
+
 // "valid until 2027-03-01", and how soon that is.
-void judge_certificate(const std::string& what, std::int64_t until_s, Findings& findings) {
+void judge_certificate(const std::string& what, std::int64_t until_s, std::string_view remedy,
+                       Findings& findings) {
     using std::chrono::system_clock;
     const std::chrono::seconds now =
         std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch());
     const std::string day = time_text(until_s * std::micro::den).substr(0, 10);
     const std::int64_t left_s = until_s - now.count();
     if (left_s <= 0) {
-        findings.push_back({kWarn, "certificates: " + what + " has expired, on " + day, {}});
+        findings.push_back(
+            {kWarn, "certificates: " + what + " has expired, on " + day + std::string(remedy), {}});
     } else if (left_s < kSoonDays * kSecondsPerDay) {
         findings.push_back({kWarn,
                             "certificates: " + what + " expires on " + day + ", in " +
-                                age_text(static_cast<double>(left_s)) +
-                                "; a file is read anew at each connection, so replace it there",
+                                age_text(static_cast<double>(left_s)) + std::string(remedy),
                             {}});
     } else {
         findings.push_back({kOk, "certificates: " + what + " is valid until " + day, {}});
@@ -199,14 +204,17 @@ void look_at_certificates(const RelayConfig& config, Findings& findings) {
             if (!seen.insert(address).second) continue;
             const auto until = net::certificate_end_of({name, port}, use.prelude, timeout);
             if (until.ok()) {
-                judge_certificate("the one of " + where + ", " + address + ",", *until, findings);
+                judge_certificate("the one of " + where + ", " + address + ",", *until,
+                                  kRenewAtServer, findings);
             }
         }
         for (const bool own : {true, false}) {
             for (const std::string& file : own ? use.own_files : use.trusted_files) {
                 if (!seen.insert(file).second) continue;
                 const auto until = net::certificate_end_of_file(file, !own);
-                if (until.ok()) judge_certificate(file + ", for " + where + ",", *until, findings);
+                if (until.ok())
+                    judge_certificate(file + ", for " + where + ",", *until, kReplaceFile,
+                                      findings);
             }
         }
     }

@@ -47,7 +47,7 @@ Result<SagaOperations> open(const runtime::Invocation& invocation) {
     auto sql = open_consumer_sql(config->url, static_cast<int>(config->connect_timeout.count()),
                                  {config->owners, true});
     if (!sql.ok()) return sql.status();
-    SagaOperations operations(std::move(*sql));
+    SagaOperations operations(std::move(*sql), os_user());
     const auto there = operations.has_table();
     if (!there.ok()) return there.error();
     if (!*there) {

@@ -22,6 +22,17 @@ std::int64_t number(const std::optional<std::string>& cell) {
     return cell && !cell->empty() ? std::stoll(*cell) : 0;
 }
 
+Status write_audit(Sql& sql, const Sql::Audit& audit, std::int64_t events) {
+    return sql
+        .run(
+            "INSERT INTO outbox_audit (at, os_user, source, action, detail, events, event_ids) "
+            "VALUES (" +
+                sql.now() + ", $1, $2, $3, $4, " + std::to_string(events) + ", " + sql.no_ids() +
+                ")",
+            {audit.os_user, audit.source, audit.action, audit.detail})
+        .status();
+}
+
 ErrorInfo no_query(const std::string& why) {
     return {ErrorCode::kConfigInvalid,
             Advice::kStop,

@@ -83,6 +83,9 @@ class Sql {
                         const std::function<Status(ConsumerOperations::Cells)>& take) = 0;
 };
 
+/// A line of outbox_audit that names no events, in the transaction of what was done.
+[[nodiscard]] Status write_audit(Sql& sql, const Sql::Audit& audit, std::int64_t events = 0);
+
 /// What `Sql::read` says where it was not given one query that changes nothing.
 [[nodiscard]] ErrorInfo no_query(const std::string& why);
 

@@ -54,6 +54,19 @@ bool is_not_known(const ErrorInfo& error) {
     return error.code == ErrorCode::kConflict || error.code == ErrorCode::kTableReset;
 }
 
+std::string left_over(const BoundedCount& unfinished) {
+    if (unfinished.count == 0) return {};
+    return ", which had not finished " + std::to_string(unfinished.count) +
+           (unfinished.more         ? " events or more"
+            : unfinished.count == 1 ? " event"
+                                    : " events");
+}
+
+std::string ledgers_of(std::int64_t routes) {
+    return "what " + std::to_string(routes) + (routes == 1 ? " route" : " routes") +
+           " had finished";
+}
+
 ErrorInfo two_letters(const std::string& one, const std::string& other) {
     return {ErrorCode::kConflict,
             Advice::kStop,

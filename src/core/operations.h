@@ -175,6 +175,7 @@ struct AuditLine {
     std::string detail = {};
     std::int64_t audit_id = 0;
     std::int64_t events = 0;  ///< How many it was done to.
+    std::string source = {};  ///< The table, "webhooks", "sagas" or "consumer NAME".
     /// Of `Tracer::audit`: the event is none of those that the line names, which are not all.
     bool is_unnamed = false;
 };
@@ -235,8 +236,7 @@ class DeadLetters {
 /// What an operator asks of the side tables of one outbox table. Works beside a running relay and
 /// without one.
 ///
-/// What it does to dead letters and delayed events it also writes into outbox_audit, in the same
-/// transaction.
+/// What it changes it also writes into outbox_audit, in the same transaction.
 class Operations : public DeadLetters {
   public:
     /// Whom the audit names beside the database's role: the user of the operating system, or who
@@ -265,8 +265,8 @@ class Operations : public DeadLetters {
     virtual Result<std::vector<StandbyInfo>> standbys() = 0;
     /// Events that wait for another attempt, those that failed first before the others.
     virtual Result<std::vector<WaitingEvent>> waiting_events(std::size_t limit) = 0;
-    /// What operators did to the table's events, the last first, from before `before_audit_id` (0:
-    /// from the end).
+    /// What operators did to the table's events, tenants and routes, and to the webhooks, sagas and
+    /// consumers of its database, the last first, from before `before_audit_id` (0: from the end).
     virtual Result<std::vector<AuditLine>> audit_lines(std::int64_t before_audit_id,
                                                        std::size_t limit) = 0;
 
@@ -377,5 +377,9 @@ class Operations : public DeadLetters {
 [[nodiscard]] ErrorInfo relay_is_running(const std::string& owner);
 [[nodiscard]] ErrorInfo replay_is_running(const std::string& run, const std::string& runner);
 [[nodiscard]] ErrorInfo two_letters(const std::string& one, const std::string& other);
+
+/// For the audit: ", which had not finished 2 events", or nothing; "what 2 routes had finished".
+[[nodiscard]] std::string left_over(const BoundedCount& unfinished);
+[[nodiscard]] std::string ledgers_of(std::int64_t routes);
 
 }  // namespace outbox

@@ -72,6 +72,10 @@ std::string whose_arguments(std::string_view source, std::string_view table) {
     return tenant_arguments(tenants.empty() ? std::vector<std::string>{""} : tenants);
 }
 
+std::string audited_route(const std::string& route, const std::vector<std::string>& tenants) {
+    return "route " + route + tenant_arguments(tenants);
+}
+
 std::vector<std::string> whose_route(const std::string& route, const std::string& source,
                                      const std::string& table, const std::vector<HeldRoute>& held) {
     const auto ours = tenants_of(source, table);

@@ -24,6 +24,9 @@ namespace outbox::relay {
 
 /// As arguments of a command, for a shell: " --tenant acme --tenant 'a b'"; none: "".
 [[nodiscard]] std::string tenant_arguments(const std::vector<std::string>& tenants);
+/// How the audit names a route of the relay that serves these tenants.
+[[nodiscard]] std::string audited_route(const std::string& route,
+                                        const std::vector<std::string>& tenants);
 /// As `tenant_arguments`, of the source of `table` among several: the one of all is named, too.
 [[nodiscard]] std::string whose_arguments(std::string_view source, std::string_view table);
 

@@ -168,6 +168,12 @@ Status SagaOperations::ask(const SagaInfo& saga, Request request) {
                            {abort ? "abort" : "resume", saga.instance.id})
                      .status();
     }
+    if (status.ok()) {
+        status = consumer::write_audit(*sql_, {.os_user = os_user_,
+                                               .source = "sagas",
+                                               .action = abort ? "saga abort" : "saga resume",
+                                               .detail = saga.instance.id});
+    }
     const Status ended = sql_->run(status.ok() ? "COMMIT" : "ROLLBACK", {}).status();
     return status.ok() ? ended : status;
 }

@@ -41,7 +41,9 @@ struct SagaInfo {
 /// it. Used by one thread; calls block on the database.
 class SagaOperations {
   public:
-    explicit SagaOperations(std::unique_ptr<consumer::Sql> sql) : sql_(std::move(sql)) {}
+    /// `os_user`: whom the audit names when something is asked for.
+    explicit SagaOperations(std::unique_ptr<consumer::Sql> sql, std::string os_user = {})
+        : sql_(std::move(sql)), os_user_(std::move(os_user)) {}
 
     /// False: `migrate` has not made the table here.
     Result<bool> has_table();
@@ -51,14 +53,15 @@ class SagaOperations {
     Result<std::int64_t> count(const SagaFilter& filter);
     /// By name and state.
     Result<std::vector<SagaCount>> counts();
-    /// Writes the request as an event to the saga's own topic: the service that leads it applies
-    /// it, in its turn.
+    /// Writes the request as an event to the saga's own topic, and a line of outbox_audit: the
+    /// service that leads it applies it, in its turn.
     Status ask(const SagaInfo& saga, Request request);
 
   private:
     [[nodiscard]] consumer::Where where_of(const SagaFilter& filter) const;
 
     std::unique_ptr<consumer::Sql> sql_;
+    std::string os_user_;
 };
 
 }  // namespace outbox::saga

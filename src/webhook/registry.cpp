@@ -179,14 +179,9 @@ class SqlRegistry final : public Registry {
     }
 
     Status audit(const std::string& action, const std::string& detail, std::int64_t events) {
-        return sql_
-            ->run(
-                "INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
-                "event_ids) VALUES (" +
-                    sql_->now() + ", $1, 'webhooks', $2, $3, " + std::to_string(events) + ", " +
-                    sql_->no_ids() + ")",
-                {os_user_, action, detail})
-            .status();
+        return consumer::write_audit(
+            *sql_, {.os_user = os_user_, .source = "webhooks", .action = action, .detail = detail},
+            events);
     }
 
     Result<std::vector<EndpointReport>> read(const std::string& condition,

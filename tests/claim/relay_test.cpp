@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <outbox/adapters/libpq_consumer.h>
+#include <outbox/consumer/queue.h>
 
 #include "tests/claim/s3_server.h"
 #include "tests/support/eventually.h"
@@ -293,6 +294,23 @@ TEST_F(ClaimRelay, AnEventOf50MegabytesNeedsNoMoreMemoryThanFourTimesItsSizeAbov
                   1);
         EXPECT_EQ(running.stop().code, 0);  // all is recorded: nothing comes again
     }
+}
+
+TEST(ClaimGuide, ThePageShowsThisCode) {
+    // [guide]
+    outbox::QueueConsumerOptions options;  // or KafkaConsumerOptions, MailboxOptions
+    options.claims = outbox::s3_claims("s3://shop-payloads/outbox?region=eu-central-1");
+    // [end]
+    EXPECT_TRUE(options.claims.open);
+    const std::string source = read_file(GUIDE_SOURCE);
+    const auto start = source.find("// [guide]\n") + 11;
+    std::istringstream lines(source.substr(start, source.find("// [end]", start) - start));
+    std::string code;
+    for (std::string line; std::getline(lines, line);) {
+        const auto indent = line.find_first_not_of(' ');
+        if (indent != std::string::npos) code += line.substr(indent) + "\n";
+    }
+    EXPECT_THAT(read_file(GUIDE_PAGE), HasSubstr("```cpp\n" + code + "```"));
 }
 
 }  // namespace

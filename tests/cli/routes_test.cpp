@@ -912,6 +912,43 @@ TEST_P(Routes, WhatWasDoneIsToldAsJsonToo) {
     EXPECT_EQ(made["applied"][0]["version"], 1);
 }
 
+TEST_P(Routes, EachChangeOfThemIsALineOfTheAuditAndWhatIsRefusedIsNone) {
+    emit("01");
+    emit("02");
+    let_one_finish(subscriber("box"));
+    EXPECT_EQ(run_on({"routes", "retire", "far"}).status.code, 2);
+    EXPECT_EQ(run_on({"routes", "rename", "far", "near"}).status.code, 1);
+    EXPECT_EQ(sql("SELECT count(*) FROM outbox_audit"), "0");
+    for (const std::vector<std::string>& change : {std::vector<std::string>{"accept", "far"},
+                                                   {"rename", "far", "farther"},
+                                                   {"retire", "farther", "--yes"},
+                                                   {"continue"},
+                                                   {"begin"},
+                                                   {"continue"}}) {
+        std::vector<std::string> command{"routes"};
+        command.insert(command.end(), change.begin(), change.end());
+        EXPECT_EQ(run_on(command).status.code, 0) << change.front();
+    }
+    // Nothing is to be settled on SQLite, nor a second time.
+    const std::string settled =
+        on_sqlite()
+            ? ""
+            : "routes continue: what 1 route had finished holds for the table as it is now ";
+    EXPECT_EQ(sql("SELECT action || ': ' || detail FROM outbox_audit ORDER BY audit_id"),
+              "routes accept: route far routes rename: route far is now farther "
+              "routes retire: route farther, which had not finished 2 events " +
+                  settled + "routes begin: what 1 route had finished is forgotten");
+    EXPECT_EQ(sql("SELECT DISTINCT source FROM outbox_audit WHERE os_user <> ''"),
+              on_sqlite() ? "outbox_events" : "public.outbox_events");
+    // One that cannot be written keeps the change from being made.
+    sql("DROP TABLE outbox_audit");
+    const json before = route("near");
+    EXPECT_NE(run_on({"routes", "accept", "near"}).status.code, 0);
+    EXPECT_NE(run_on({"routes", "rename", "near", "other"}).status.code, 0);
+    EXPECT_NE(run_on({"routes", "retire", "near", "--yes"}).status.code, 0);
+    EXPECT_EQ(route("near"), before);
+}
+
 TEST_P(Routes, WithoutSideTablesTheAnswerIsClear) {
     const std::string bare = database("bare");
     if (on_sqlite()) sql(bare, "PRAGMA user_version = 1");  // makes the file

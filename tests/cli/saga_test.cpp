@@ -153,6 +153,10 @@ TEST_P(SagaCommands, AbortIsAnEventThatTheServiceAppliesAndDryRunOnlySaysSo) {
     EXPECT_EQ(db_->number("SELECT count(*) FROM outbox_events WHERE event_type = 'SagaAbort'"), 0);
     EXPECT_EQ(result({"saga", "abort", "--state", "running"})["asked"], 1);
     EXPECT_EQ(result({"saga", "show", "s-1"})[0]["requested"], "abort");
+    const char* const audited =
+        "SELECT count(*) || ' ' || max(source || ' ' || action || ' ' || detail) FROM outbox_audit "
+        "WHERE os_user <> ''";
+    EXPECT_EQ(db_->value(audited), "1 sagas saga abort s-1");
     const Process running = relay();
     ASSERT_TRUE(becomes("s-1", "compensating"));
     const json saga = result({"saga", "show", "s-1"})[0];
@@ -161,6 +165,7 @@ TEST_P(SagaCommands, AbortIsAnEventThatTheServiceAppliesAndDryRunOnlySaysSo) {
     const Finished again = run({"saga", "abort", "s-1"});
     EXPECT_EQ(again.status.code, 1);
     EXPECT_THAT(again.out, HasSubstr("is turning back already"));
+    EXPECT_EQ(db_->value(audited), "1 sagas saga abort s-1");
 }
 
 TEST_P(SagaCommands, ResumeSendsWhatAStuckSagaWaitsFor) {
@@ -170,6 +175,8 @@ TEST_P(SagaCommands, ResumeSendsWhatAStuckSagaWaitsFor) {
     EXPECT_EQ(result({"saga", "resume", "--state", "stuck", "--dry-run"})["sagas"][0]["does"],
               "send again reserve");
     EXPECT_EQ(result({"saga", "resume", "s-1"})["asked"], 1);
+    EXPECT_EQ(db_->value("SELECT source || ' ' || action || ' ' || detail FROM outbox_audit"),
+              "sagas saga resume s-1");
     const Process running = relay();
     ASSERT_TRUE(becomes("s-1", "running"));
     EXPECT_TRUE(eventually(60s, "the command comes twice", [&] {

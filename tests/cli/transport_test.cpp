@@ -13,6 +13,7 @@
 namespace outbox::test {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -153,7 +154,8 @@ TEST_F(Transport, DoctorSaysUntilWhenCertificatesAreValid) {
     EXPECT_THAT(said,
                 HasSubstr("warning  " + certificates + "database, " + database + ", expires on "));
     EXPECT_THAT(said, HasSubstr(keys_.file("app.crt") + ", for the database, expires on "));
-    EXPECT_THAT(said, HasSubstr(keys_.file("ca.crt") + ", for the database, expires on "));
+    EXPECT_THAT(said, ContainsRegex(keys_.file("ca.crt") +
+                                    ", for the database, expires on [^;]+; replace the file"));
     for (const auto& [name, port] : {std::pair("amqps", amqp), std::pair("nats", nats)}) {
         EXPECT_THAT(said, HasSubstr("ok       " + certificates + "destination of " + name +
                                     ", localhost:" + std::to_string(port) + ", is valid until "));
@@ -166,8 +168,8 @@ TEST_F(Transport, DoctorSaysUntilWhenCertificatesAreValid) {
     std::string encrypted = url("scram", "sslmode=require");
     const Finished expired =
         outbox_.run({"doctor", "--to", "stdout:"}, {{"OUTBOX_FROM", encrypted}});
-    EXPECT_THAT(expired.out, HasSubstr("warning  " + certificates + "database, " + database +
-                                       ", has expired, on "));
+    EXPECT_THAT(expired.out, ContainsRegex("warning  " + certificates + "database, " + database +
+                                           ", has expired, on [0-9-]+; its operator renews it"));
 }
 
 TEST(TransportWarning, NamesEachRemoteWayInClearOrUnverified) {

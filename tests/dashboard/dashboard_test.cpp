@@ -350,6 +350,42 @@ TEST_P(Dashboard, ChangesNeedTheTokenAndAreWrittenDown) {
     EXPECT_EQ(read("/api/audit?before=" + lines[0]["audit_id"].dump())["lines"].size(), 1);
 }
 
+TEST_P(Dashboard, TheAuditShowsWhatWasDoneToWebhooksSagasAndConsumersOfTheDatabaseToo) {
+    let_a_relay_run();
+    const std::string key =
+        outbox_.write("key", "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=\n").string();
+    chmod(key.c_str(), 0400);
+    sql("INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, attempts, error_code, "
+        "error) VALUES ('stock', 'm-1', 'orders', 5, 'OB_HANDLER', 'no')");
+    sql("INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, leader, "
+        "timer, step) VALUES ('s-1', 'order', 1, 'running', "
+        "'[{\"step\":\"reserve\",\"state\":\"sent\",\"attempts\":1,\"late\":0,\"can_undo\":true}]',"
+        " "
+        "'{}', 'sagas', 'sagas', 0, 'reserve')");
+    for (const std::vector<std::string>& change :
+         {std::vector<std::string>{"webhook", "add", "https://192.0.2.9/hook", "--id", "shop-7",
+                                   "--allow", "192.0.2.0/24", "--key-file", key},
+          {"dead", "discard", "--consumer", "stock", "--all"},
+          {"saga", "abort", "s-1"},
+          {"routes", "accept", "near"}}) {
+        const Finished done = run_on(change);
+        ASSERT_EQ(done.status.code, 0) << change[0] << done.err;
+    }
+    sql("INSERT INTO outbox_audit (at, os_user, source, action, detail, events, event_ids) SELECT "
+        "at, 'bob', source || '_2', 'dead retry', 'of another table', 1, event_ids FROM "
+        "outbox_audit WHERE action = 'routes accept'");
+    Process running = start();
+    std::vector<std::string> seen;
+    const json page = read("/api/audit");
+    for (const json& line : page["lines"]) {
+        seen.push_back(line["of"].get<std::string>() + ": " + line["action"].get<std::string>());
+    }
+    const std::string table = on_sqlite() ? "outbox_events" : "public.outbox_events";
+    EXPECT_THAT(seen,
+                testing::ElementsAre(table + ": routes accept", "sagas: saga abort",
+                                     "consumer stock: dead discard", "webhooks: webhook add"));
+}
+
 // As many as were counted, and others than those.
 TEST_P(Dashboard, ALetterThatCameSinceTheCountIsNotAmongThoseThatWereMeant) {
     let_a_relay_run();

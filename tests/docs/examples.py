@@ -26,10 +26,16 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 COMMAND = re.compile(r"^(?:outbox|curl|\(umask|SELECT) ")
 
 
+def blocks_of(page, *languages):
+    blocks = re.findall(r"^```(.*)\n((?:.*\n)*?)```$", (ROOT / page).read_text(), re.MULTILINE)
+    return [text for language, text in blocks if language in languages]
+
+
 def commands_of(page):
     """The commands of its blocks, a line that goes on joined to the next."""
     found = []
-    for block in re.findall(r"^```(?:sh|sql)?\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL):
+    for block in blocks_of(f"docs/{page}", "", "sh", "sql"):
+        block = re.sub(r"(?<=\n)SELECT .*?;", lambda statement: statement[0].replace("\n", " "), "\n" + block, flags=re.DOTALL)
         lines = block.replace("\\\n", " ").splitlines()
         if not any(COMMAND.match(line) for line in lines):
             continue
@@ -147,6 +153,23 @@ class Examples(unittest.TestCase):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
             return answer.read().decode()
 
+    def check_settings(self, database, *parts):
+        """A relay takes these lines of a configuration."""
+        (self.place / "checked.toml").write_text("\n".join(parts))
+        self.run_text(f"outbox relay --check --config checked.toml --from {self.base}/{database}")
+
+    def test_0_readme(self):
+        (text,) = blocks_of("README.md", "sql")
+        (migrate,) = re.findall(r"^-- once:  (outbox .*)$", text, re.MULTILINE)
+        (relay,) = [block.strip() for block in blocks_of("README.md", "") if block.startswith("outbox relay ")]
+        self.sql("postgres", "CREATE DATABASE readme")
+        self.run_text(self.own(migrate).replace("/shop", "/readme"))
+        self.sql("readme", "CREATE TABLE orders (id text)")
+        self.sql("readme", text.replace("INSERT INTO orders ...", "INSERT INTO orders VALUES ('o-1')"))
+        command = self.own(relay, **{"kafka://localhost:9092": f"mailbox+{self.base}/billing"}).replace("/shop", "/readme")
+        with self.running(f"{command} --admin off", "event=started"):
+            wait_for("it is delivered", lambda: self.sql("billing", "DELETE FROM outbox_mailbox WHERE headers ->> 'type' = 'OrderCreated' RETURNING key") == "o-1")
+
     def test_1_tracing(self):
         (relay,) = commands_of("tracing.md")
         collector = Collector()
@@ -162,6 +185,7 @@ class Examples(unittest.TestCase):
         self.assertRegex(self.run_text(show), "acme.*their topic is being rebuilt")
         self.run_text(resume)
         self.assertNotIn("acme", self.run_text(show))
+        self.check_settings("shop", *blocks_of("docs/tenants.md", "toml"), f'to = "billing=mailbox+{self.base}/billing"')
 
     def test_3_dashboard(self):
         plain, with_consumer, of_relay, token, curl = commands_of("dashboard.md")
@@ -196,6 +220,44 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(statements), 2)
         self.assertEqual(len(self.sql("kept", statements[0]).splitlines()), 1)
         self.sql("kept", statements[1])
+
+    def test_6_sagas(self):
+        listed, shown, aborted, resumed, statement = commands_of("sagas.md")
+        step = '[{"step":"reserve","state":"sent","attempts":1,"late":0,"can_undo":true}]'
+        self.sql("shop", "INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, leader, timer, step, updated_at) VALUES "
+                 f"('s-1', 'order', 1, 'stuck', '{step}', '{{}}', 'sagas', 'sagas', 0, 'reserve', now() - interval '1 hour')")
+
+        def run(command):
+            return self.run_text(command.replace("--db URL", f"--db {self.base}/shop").replace(" ID ", " s-1 "))
+
+        self.assertRegex(run(listed), "s-1 .*stuck")
+        self.assertIn("reserve", run(shown))
+        self.assertIn("would undo reserve", run(aborted))
+        self.assertEqual(self.sql("shop", statement), "s-1|order|stuck|reserve|")
+        self.assertIn("asked 1 saga to resume", run(resumed))
+
+    def test_7_receiving(self):
+        migrate, verify = re.findall(r"^(outbox (?:migrate|verify) .*)$", (ROOT / "docs/receiving.md").read_text(), re.MULTILINE)
+        self.sql("postgres", "CREATE DATABASE inventory")
+        self.run_text(self.own(migrate))
+        self.assertEqual(self.sql("inventory", "SELECT inbox_accept('stock', 'o-1')"), "t")
+        self.sql("inventory", "CREATE TABLE effects (seq integer, id text, key text, n integer); INSERT INTO effects VALUES (1, 'e-1', 'k', 1)")
+        (self.place / "orders.jsonl").write_text('{"id":"e-1","key":"k","n":1,"applied":true}\n{"id":"e-2","key":"k","n":2,"applied":true}\n')
+        command = self.own(verify, SOURCE=f"{self.base}/readme", CONSUMER=f"{self.base}/inventory")
+        self.assertIn("lost", self.run_text(f"{command} || test $? -eq 1"))
+        self.sql("inventory", "INSERT INTO effects VALUES (2, 'e-2', 'k', 2)")
+        self.run_text(command)
+
+    def test_8_configurations(self):
+        """Brokers and stores are others here."""
+        (self.place / "payloads").mkdir()
+        self.sql("postgres", "CREATE DATABASE routes")
+        self.run_text(f"outbox migrate --db {self.base}/routes")
+        for page in ("claim-check", "formats"):
+            (route,) = blocks_of(f"docs/{page}.md", "toml")
+            self.assertIn("kafka://localhost:9092", route)
+            route = route.replace("kafka://localhost:9092", f"mailbox+{self.base}/billing")
+            self.check_settings("routes", re.sub(r'"s3://.*?"', f'"file://{self.place}/payloads"', route))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,13 @@ trap 'rm -rf "$place"' EXIT
 "$1/script/package" >"$place/said" 2>&1 || { cat "$place/said" && exit 1; }
 cp "$1"/build/outbox_*.deb "$place/one.deb"
 dpkg-deb -R "$place/one.deb" "$place/two"
+# What docs/operating.md names below packaging/, whole.
+for named in $(grep -o 'packaging/[a-z]*/[A-Za-z0-9_./@-]*' "$1/docs/operating.md" | sort -u); do
+    for file in $(find "$1/$named" -type f); do
+        find "$place/two" -type f -name "$(basename "$file")" -exec cmp -s "$file" {} \; -print | grep . >/dev/null ||
+            { echo "the package has no $file" && exit 1; }
+    done
+done
 sed -i 's/^Version: .*/Version: 99.0/' "$place/two/DEBIAN/control"
 dpkg-deb -b "$place/two" "$place/two.deb" >/dev/null
 

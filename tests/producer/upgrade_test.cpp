@@ -5,8 +5,12 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
+
+#include <outbox/adapters/libpq_consumer.h>
+#include <outbox/adapters/sqlite_consumer.h>
 
 #include "core/embedded_sql.h"
 #include "tests/support/eventually.h"
@@ -95,6 +99,64 @@ class Upgrade : public testing::TestWithParam<const char*> {
                "', 'Made', '{\"n\": " + std::to_string(n) + "}')";
     }
 
+    // What stands in the consumer's tables as a migration left them: a message that waits in a
+    // mailbox and one that was applied before, a letter given up on, sagas of both roles, and from
+    // migration 2 on a delivery to an endpoint.
+    void put_consumers_side(int version) {
+        sql("INSERT INTO outbox_mailbox (id, topic, payload) VALUES ('seen', 'orders', '1'), "
+            "('waits', 'orders', '1')");
+        sql("INSERT INTO outbox_inbox (consumer, message_id) VALUES ('stock', 'seen'), ('stock', "
+            "'given-up')");
+        sql("INSERT INTO outbox_inbox_dead_letters (consumer, message_id, topic, payload, "
+            "attempts, "
+            "error_code, error, mailbox) VALUES ('stock', 'given-up', 'orders', '1', 5, 'OB_X', "
+            "'no', 'default')");
+        sql("INSERT INTO outbox_saga (saga_id, name, version, state, steps, data, topic, leader, "
+            "timer, step) VALUES ('s-1', 'order', 1, 'running', "
+            "'[{\"step\":\"reserve\",\"state\":\"sent\",\"attempts\":1,\"late\":0,\"can_undo\":"
+            "true}]', '{}', 'sagas', 'sagas', 0, 'reserve')");
+        sql("INSERT INTO outbox_saga_steps (leader, saga_id, step, state) VALUES ('shop', 's-2', "
+            "'pay', 'done')");
+        if (version < 2) return;
+        sql("INSERT INTO outbox_webhook_endpoints (endpoint_id, url, secrets) VALUES ('hook', "
+            "'https://192.0.2.9/', 'sealed')");
+        sql("INSERT INTO outbox_webhook_deliveries (endpoint_id, event_id, payload) VALUES "
+            "('hook', 'e-1', '1')");
+    }
+    json result(std::vector<std::string> arguments) {
+        arguments.insert(arguments.end(), {"--db", url_, "--json"});
+        const Finished done = outbox_.run(arguments);
+        EXPECT_EQ(done.status.code, 0) << arguments[0] << done.err;
+        return json::parse(done.out.empty() ? "null" : done.out);
+    }
+    // What this build's consumer applies.
+    std::vector<std::string> applied(int number) {
+        std::vector<std::string> ids;
+        MailboxOptions options;
+        options.consumer = "stock";
+        const auto take = [&](auto*, const Message& message) { ids.emplace_back(message.id); };
+        if (on_sqlite()) {
+            sqlite_mailbox_consumer("sqlite://" + path(number), SqliteHandler(take), options)
+                .drain();
+        } else {
+            libpq_mailbox_consumer(url_, LibpqHandler(take), options).drain();
+        }
+        return ids;
+    }
+    void expect_consumers_side(int number, int version) {
+        EXPECT_EQ(applied(number), std::vector<std::string>{"waits"}) << "the other is a repeat";
+        EXPECT_EQ(value("SELECT count(*) FROM outbox_mailbox"), "0");
+        EXPECT_EQ(result({"dead", "retry", "given-up", "--consumer", "stock"})["matched"], 1);
+        EXPECT_EQ(applied(number), std::vector<std::string>{"given-up"});
+        EXPECT_EQ(value("SELECT count(*) FROM outbox_inbox_dead_letters"), "0");
+        EXPECT_EQ(result({"saga", "show", "s-1"})[0]["step"], "reserve");
+        EXPECT_EQ(result({"saga", "resume", "s-1"})["asked"], 1);
+        EXPECT_EQ(value("SELECT state FROM outbox_saga_steps WHERE saga_id = 's-2'"), "done");
+        const json hooks = result({"webhook", "list"});
+        ASSERT_EQ(hooks.size(), version < 2 ? 0U : 1U);
+        if (version >= 2) EXPECT_EQ(hooks[0]["waiting"], 1);
+    }
+
     OutboxBinary outbox_;
     std::string url_;
     std::unique_ptr<Pg> pg_;
@@ -128,10 +190,14 @@ TEST_P(Upgrade, FromWhatEachMigrationLeftLosesNothingAndDeliversWhatWasUnderWay)
     std::map<std::string, int> newest;
     for (const Step& step : steps) newest[step.side] = std::max(newest[step.side], step.version);
 
-    // The sides move on their own: each age of one beside the first of the other and its last.
-    std::vector<std::pair<int, int>> ages;
-    for (int version = 1; version <= newest["producer"]; ++version) ages.emplace_back(version, 1);
-    for (int version = 2; version <= newest["consumer"]; ++version) ages.emplace_back(1, version);
+    // The sides move on their own, or together: each age of one beside the first of the other, and
+    // beside the same of it.
+    std::set<std::pair<int, int>> ages;
+    for (int age = 1; age <= std::max(newest["producer"], newest["consumer"]); ++age) {
+        const int producer = std::min(age, newest["producer"]);
+        const int consumer = std::min(age, newest["consumer"]);
+        ages.insert({{producer, 1}, {1, consumer}, {producer, consumer}});
+    }
     int number = 0;
     for (const auto& [producer, consumer] : ages) {
         SCOPED_TRACE("producer " + std::to_string(producer) + ", consumer " +
@@ -141,7 +207,7 @@ TEST_P(Upgrade, FromWhatEachMigrationLeftLosesNothingAndDeliversWhatWasUnderWay)
             if (step.version <= (step.side == "producer" ? producer : consumer)) sql(step.sql);
         }
         // Under way: events nobody has sent, one that has failed three times, a delayed one, a
-        // dead letter, a message in a mailbox.
+        // dead letter.
         for (int n = 0; n < kBefore; ++n) sql(insert(n));
         const std::string source = on_sqlite() ? "outbox_events" : "public.outbox_events";
         const std::string now = on_sqlite() ? "unixepoch() * 1000000" : "now()";
@@ -158,6 +224,7 @@ TEST_P(Upgrade, FromWhatEachMigrationLeftLosesNothingAndDeliversWhatWasUnderWay)
             source + "', 'out', '" + kDead + "', 'orders', 'dead', '" +
             (on_sqlite() ? "{\"n\": 7}" : "\\x7b226e223a20377d") + "', 5, 'OB_X', 'refused', " +
             now + ")");
+        put_consumers_side(consumer);
 
         // Writers go on while it is upgraded.
         std::atomic<int> written{kBefore};
@@ -203,6 +270,7 @@ TEST_P(Upgrade, FromWhatEachMigrationLeftLosesNothingAndDeliversWhatWasUnderWay)
             EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << "key k" << key;
         }
         EXPECT_EQ(all, static_cast<std::size_t>(written));
+        expect_consumers_side(number, consumer);
     }
 }
 

@@ -193,12 +193,13 @@ export function replaysView(page) {
 
 export function auditView(page) {
   return [
-    el('p', { class: 'faint' }, 'What operators did to this table’s events, by this page or by outbox dead and outbox scheduled, the last first.'),
+    el('p', { class: 'faint' }, 'What operators did to this table and to the webhooks, sagas and consumers of its database, by this page or by a command, the last first.'),
     table('Audit', [
       { name: 'When', cell: (line) => when(line.at) },
       { name: 'Who', kind: 'data', cell: (line) => line.who },
       { name: 'Did', cell: (line) => el('strong', { class: 'nowrap' }, line.action) },
-      { name: 'To', right: true, cell: (line) => plural(line.events, 'event', 'events') },
+      { name: 'Of', kind: 'data', cell: (line) => line.of },
+      { name: 'To', right: true, cell: (line) => (line.events ? plural(line.events, 'event', 'events') : '') },
       { name: 'Which, and why', kind: 'words data', cell: (line) => line.detail },
     ], page.lines, 'Nothing yet.'),
     (page.next !== null || page.older) && el('div', { class: 'pager' },

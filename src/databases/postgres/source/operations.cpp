@@ -137,7 +137,7 @@ class PostgresOperations final : public Operations {
           side_(std::move(side)),
           table_(std::move(table)),
           has_audit_(has_audit),
-          ledgers_(connection_, config_, side_, table_) {}
+          ledgers_(connection_, config_, side_, table_, os_user_) {}
 
     Result<std::vector<LeaseInfo>> leases() override {
         auto leases = ledgers_.leases();
@@ -247,9 +247,9 @@ class PostgresOperations final : public Operations {
         if (!has_audit_) return lines;
         const auto rows = connection_.query(
             "SELECT " + epoch_us("at") + ", " + kAuditedBy +
-                ", action, detail, audit_id, events FROM " + side_ +
-                "outbox_audit WHERE source = $1 AND ($2 = 0 OR audit_id < $2) ORDER BY audit_id "
-                "DESC LIMIT $3",
+                ", action, detail, audit_id, events, source FROM " + side_ +
+                "outbox_audit WHERE (source IN ($1, 'webhooks', 'sagas') OR starts_with(source, "
+                "'consumer ')) AND ($2 = 0 OR audit_id < $2) ORDER BY audit_id DESC LIMIT $3",
             Params()
                 .text(table_)
                 .integer(before_audit_id)
@@ -257,7 +257,8 @@ class PostgresOperations final : public Operations {
         if (!rows.ok()) return rows.status();
         for (int row = 0; row < rows->size(); ++row) {
             lines.push_back({rows->integer(row, 0), rows->string(row, 1), rows->string(row, 2),
-                             rows->string(row, 3), rows->integer(row, 4), rows->integer(row, 5)});
+                             rows->string(row, 3), rows->integer(row, 4), rows->integer(row, 5),
+                             rows->string(row, 6)});
         }
         return lines;
     }

@@ -276,6 +276,15 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     return most;
 }
 
+Status RouteLedgers::note(const std::string& action, const std::string& detail) {
+    return connection_
+        .query("INSERT INTO " + side_ +
+                   "outbox_audit (os_user, source, action, detail, events, event_ids) VALUES ($2, "
+                   "$1, $3, $4, 0, '{}')",
+               Params().text(table_).text(os_user_).text(action).text(detail))
+        .status();
+}
+
 // What it said last was of where it led before.
 Result<std::int64_t> RouteLedgers::accept(const std::vector<std::string>& tenants,
                                           const std::string& route) {
@@ -283,8 +292,16 @@ Result<std::int64_t> RouteLedgers::accept(const std::vector<std::string>& tenant
     const auto rows = connection_.query(
         "WITH told AS (UPDATE " + side_ +
             "outbox_route_stats SET last_error = NULL, last_error_at = NULL" + of_route +
-            ") UPDATE " + side_ + "outbox_routes SET destination = NULL" + of_route,
-        Params().text(source_of(tenants)).text(route));
+            "), changed AS (UPDATE " + side_ + "outbox_routes SET destination = NULL" + of_route +
+            " RETURNING route) INSERT INTO " + side_ +
+            "outbox_audit (os_user, source, action, detail, events, event_ids) SELECT $4, $3, "
+            "'routes accept', $5, 0, '{}' FROM changed",
+        Params()
+            .text(source_of(tenants))
+            .text(route)
+            .text(table_)
+            .text(os_user_)
+            .text(relay::audited_route(route, tenants)));
     if (!rows.ok()) return rows.status();
     return rows->affected();
 }
@@ -386,6 +403,8 @@ Result<std::int64_t> RouteLedgers::rename(const std::vector<std::string>& tenant
         }
         if (Status moved = move_replays(tenants, from, to); !moved.ok()) return moved;
         if (Status moved = move_stats(source, from, to); !moved.ok()) return moved;
+        Status noted = note("routes rename", relay::audited_route(from, tenants) + " is now " + to);
+        if (!noted.ok()) return noted;
         renamed = *old;
         return true;
     });
@@ -417,6 +436,9 @@ Result<RetiredRoute> RouteLedgers::retire(const std::vector<std::string>& tenant
                 Params().text(source).text(route));
             if (!rows.ok()) return rows.status();
         }
+        Status noted =
+            note("routes retire", relay::audited_route(route, tenants) + left_over(out.unfinished));
+        if (!noted.ok()) return noted;
         out.done = true;
         return true;
     });
@@ -452,10 +474,15 @@ Result<std::int64_t> RouteLedgers::keep() {
                                  Params().text(table_));
         if (!kept.ok()) return kept.status();
         routes = *kept;
-        const auto settled =
-            connection_.query("UPDATE " + side_ + "outbox_routes SET life = NULL WHERE " + kOfTable,
-                              Params().text(table_));
+        const auto settled = connection_.query(
+            "UPDATE " + side_ + "outbox_routes SET life = NULL WHERE life IS NOT NULL AND " +
+                kOfTable,
+            Params().text(table_));
         if (!settled.ok()) return settled.status();
+        if (routes + settled->affected() == 0) return true;
+        Status noted =
+            note("routes continue", ledgers_of(routes) + " holds for the table as it is now");
+        if (!noted.ok()) return noted;
         return true;
     });
     if (!status.ok()) return status;
@@ -487,6 +514,8 @@ Result<std::int64_t> RouteLedgers::forget() {
                                   (keeps ? ", settled = 0" : "") + " WHERE " + kOfTable,
                               Params().text(table_));
         if (!anew.ok()) return anew.status();
+        Status noted = note("routes begin", ledgers_of(routes) + " is forgotten");
+        if (!noted.ok()) return noted;
         return true;
     });
     if (!status.ok()) return status;

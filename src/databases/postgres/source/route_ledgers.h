@@ -23,12 +23,14 @@ Result<bool> is_other_table(Connection& connection, const Table& table);
 /// What operators do to the routes of `table`; see `Operations`. Used by one thread.
 class RouteLedgers {
   public:
+    /// `os_user`: whom the audit names when something is changed.
     RouteLedgers(Connection& connection, const PostgresSourceConfig& config, std::string side,
-                 std::string table)
+                 std::string table, const std::string& os_user)
         : connection_(connection),
           config_(config),
           side_(std::move(side)),
-          table_(std::move(table)) {}
+          table_(std::move(table)),
+          os_user_(os_user) {}
 
     Result<std::vector<LeaseInfo>> leases();
     Result<std::vector<LedgerRoute>> list(bool count_unfinished);
@@ -68,11 +70,14 @@ class RouteLedgers {
     Result<BoundedCount> count_unfinished(const std::string& source, const std::string& route,
                                           const std::string* tenant = nullptr);
     Result<std::int64_t> number(const std::string& sql, const Params& params);
+    // The line of the audit, in the transaction of the change.
+    Status note(const std::string& action, const std::string& detail);
 
     Connection& connection_;
     const PostgresSourceConfig& config_;
     const std::string side_;  // before the name of a side table
     const std::string table_;
+    const std::string& os_user_;
 };
 
 }  // namespace outbox::postgres

@@ -103,7 +103,7 @@ class SqliteOperations final : public Operations {
           config_(std::move(config)),
           table_(std::move(table)),
           has_audit_(has_audit),
-          ledgers_(*database_, config_, table_) {}
+          ledgers_(*database_, config_, table_, os_user_) {}
 
     Result<std::vector<LeaseInfo>> leases() override {
         auto leases = ledgers_.leases();
@@ -210,13 +210,14 @@ class SqliteOperations final : public Operations {
         std::vector<AuditLine> lines;
         if (!has_audit_) return lines;
         Statement rows(*database_,
-                       "SELECT at, os_user, action, detail, audit_id, events FROM outbox_audit "
-                       "WHERE source = ?1 AND (?2 = 0 OR audit_id < ?2) ORDER BY audit_id DESC "
+                       "SELECT at, os_user, action, detail, audit_id, events, source FROM "
+                       "outbox_audit WHERE (source IN (?1, 'webhooks', 'sagas') OR substr(source, "
+                       "1, 9) = 'consumer ') AND (?2 = 0 OR audit_id < ?2) ORDER BY audit_id DESC "
                        "LIMIT ?3");
         rows.bind(table_).bind(before_audit_id).bind(static_cast<std::int64_t>(limit));
         while (rows.step()) {
             lines.push_back({rows.integer(0), rows.string(1), rows.string(2), rows.string(3),
-                             rows.integer(4), rows.integer(5)});
+                             rows.integer(4), rows.integer(5), rows.string(6)});
         }
         if (Status status = rows.status(); !status.ok()) return status;
         return lines;

@@ -277,9 +277,18 @@ Result<BoundedCount> RouteLedgers::unfinished_of(const std::string& tenant) {
     return most;
 }
 
+Status RouteLedgers::note(const std::string& action, const std::string& detail) {
+    Statement line(database_,
+                   "INSERT INTO outbox_audit (at, os_user, source, action, detail, events, "
+                   "event_ids) VALUES (?, ?, ?, ?, ?, 0, '[]')");
+    return line.bind(now_us()).bind(os_user_).bind(table_).bind(action).bind(detail).run();
+}
+
 // What it said last was of where it led before.
 Result<std::int64_t> RouteLedgers::accept(const std::vector<std::string>& tenants,
                                           const std::string& route) {
+    WriteTransaction transaction(database_);
+    if (Status begun = transaction.begin(); !begun.ok()) return begun;
     const std::string source = source_of(tenants);
     const std::string of_route = " WHERE source = ?1 AND route = ?2";
     Status status =
@@ -288,7 +297,12 @@ Result<std::int64_t> RouteLedgers::accept(const std::vector<std::string>& tenant
     if (!status.ok()) return status;
     status = run("UPDATE outbox_routes SET destination = NULL" + of_route, source, route);
     if (!status.ok()) return status;
-    return database_.changes();
+    const std::int64_t accepted = database_.changes();
+    if (accepted == 0) return accepted;
+    status = note("routes accept", relay::audited_route(route, tenants));
+    if (status.ok()) status = transaction.commit();
+    if (!status.ok()) return status;
+    return accepted;
 }
 
 // Figures of a former route of the new name may be left: they are one route's from now on. What it
@@ -373,6 +387,9 @@ Result<std::int64_t> RouteLedgers::rename(const std::vector<std::string>& tenant
         }
         if (moved.ok()) moved = move_replays(tenants, from, to);
         if (moved.ok()) moved = move_stats(source, from, to);
+        if (moved.ok()) {
+            moved = note("routes rename", relay::audited_route(from, tenants) + " is now " + to);
+        }
         if (!moved.ok()) return moved;
         renamed = *old;
         return true;
@@ -403,6 +420,9 @@ Result<RetiredRoute> RouteLedgers::retire(const std::vector<std::string>& tenant
                     source, route);
             if (!removed.ok()) return removed;
         }
+        Status noted =
+            note("routes retire", relay::audited_route(route, tenants) + left_over(out.unfinished));
+        if (!noted.ok()) return noted;
         out.done = true;
         return true;
     });
@@ -441,6 +461,8 @@ Result<std::int64_t> RouteLedgers::forget() {
                           table_, std::to_string(now_us()));
         if (!anew.ok()) return anew;
         routes = *forgotten;
+        Status noted = note("routes begin", ledgers_of(routes) + " is forgotten");
+        if (!noted.ok()) return noted;
         return true;
     });
     if (!status.ok()) return status;

@@ -32,8 +32,10 @@ Result<bool> is_other_table(Database& database, const std::string& table);
 /// What operators do to the routes of `table`; see `Operations`. Used by one thread.
 class RouteLedgers {
   public:
-    RouteLedgers(Database& database, const SqliteSourceConfig& config, std::string table)
-        : database_(database), config_(config), table_(std::move(table)) {}
+    /// `os_user`: whom the audit names when something is changed.
+    RouteLedgers(Database& database, const SqliteSourceConfig& config, std::string table,
+                 const std::string& os_user)
+        : database_(database), config_(config), table_(std::move(table)), os_user_(os_user) {}
 
     /// The held ones first.
     Result<std::vector<LeaseInfo>> leases();
@@ -73,10 +75,13 @@ class RouteLedgers {
                                 const std::string& second, const std::string& third = {});
     Status run(const std::string& sql, const std::string& source, const std::string& second,
                const std::string& third = {});
+    // The line of the audit, in the transaction of the change.
+    Status note(const std::string& action, const std::string& detail);
 
     Database& database_;
     const SqliteSourceConfig& config_;
     const std::string table_;
+    const std::string& os_user_;
 };
 
 }  // namespace outbox::sqlite

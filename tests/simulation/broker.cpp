@@ -216,6 +216,7 @@ void SimSink::Session::decide(std::size_t index) {
                 judge.refused(route, event->position) < 2)) {
         refuse(index, *event);
     } else if (random.chance(settings.record_lost)) {
+        judge.unanswered(route, handed.position);
         fail(index, error(ErrorCode::kSinkTimeout, Advice::kRetryDestination, "no answer"));
     } else {
         world.trace("session " + std::to_string(number) + " accepted " + handed.id + " route " +
@@ -223,6 +224,7 @@ void SimSink::Session::decide(std::size_t index) {
         judge.accepted(route, handed.position);
         if (broker.keeps) broker.keeps(handed.kept);
         if (random.chance(settings.outcome_unknown)) {
+            judge.unanswered(route, handed.position);
             fail(index, error(ErrorCode::kSinkTimeout, Advice::kRetryDestination, "answer lost"));
         } else {
             answer(handed, std::nullopt);
@@ -232,6 +234,9 @@ void SimSink::Session::decide(std::size_t index) {
 }
 
 void SimSink::Session::refuse(std::size_t index, const SimEvent& event) {
+    if (settings.fault == Fault::kRefusalHoldsUpAll) {
+        broker.away_until_us[route] = world.now_us() + 20 * kSecond;
+    }
     switch (event.trouble) {
         case Trouble::kTimesOut:
             fail(index, error(ErrorCode::kSinkTimeout, Advice::kRetryDestination, "no answer"));

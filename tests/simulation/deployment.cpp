@@ -77,14 +77,16 @@ void Deployment::play(DeploymentVerdict& verdict) {
         world_.run(until_us, [&] { return broken() || at_rest(); });
     }
     if (!broken()) judge_.finish();
-    if (!broken() && nobody_interferes()) judge_.check_latency(may_wait_us());
+    if (!broken() && nobody_interferes()) {
+        verdict.latencies = judge_.check_latency(may_wait_us());
+    }
     verdict.violations = judge_.violations();
     verdict.events = judge_.events();
     verdict.repeats = judge_.repeats();
     verdict.dead = judge_.dead();
     verdict.epochs = judge_.epoch();
     verdict.ended_us = world_.now_us();
-    verdict.worst_latency_us = judge_.worst_latency_us();
+    verdict.worst_latency_us = judge_.latency().worst_us;
     verdict.fingerprint = world_.fingerprint();
     world_.end();
     verdict.trace.assign(world_.lines().begin(), world_.lines().end());

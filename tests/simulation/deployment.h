@@ -39,6 +39,7 @@ struct DeploymentVerdict {
     std::uint64_t epochs = 0;
     std::int64_t ended_us = 0;
     std::int64_t worst_latency_us = 0;  ///< Of events of keys with nothing wrong.
+    std::size_t latencies = 0;          ///< Of how many that was compared with its limit.
     std::uint64_t fingerprint = 0;
 };
 

@@ -8,8 +8,8 @@ namespace outbox::simulation {
 
 namespace {
 constexpr std::size_t kMaxViolations = 20;
-// An innocent event may fail alone while others succeed by sheer bad luck, but not often.
-constexpr std::uint32_t kBadLuck = 2;
+// Dead letters of one route that a relay sends again at a time (src/relay/housekeeper.cpp).
+constexpr std::size_t kMaxLettersUnderWay = 500;
 
 bool may_die(const SimEvent& event) {
     return event.trouble != Trouble::kNone;
@@ -105,24 +105,32 @@ void Judge::published(int relay, int session, int route, Position position) {
         violation("relay " + std::to_string(relay) + " sent " + name(route, position) +
                   " without the lease");
     }
-    if (dead_.contains({route, position})) return;  // an operator's retry
     if (paused_[relay].contains(find(position)->tenant)) {
         violation("relay " + std::to_string(relay) + " sent " + name(route, position) +
                   " of a paused tenant");
     }
     Session& sent = unrecorded_[session];
     sent.route = route;
-    sent.positions.insert(position);
-    // What waits behind a dead letter that blocks its key is not counted.
-    if (!blocks_keys(route) && sent.positions.size() > settings_.options.max_unrecorded) {
-        violation("more than max_unrecorded events sent and not recorded: " +
-                  std::to_string(sent.positions.size()));
+    // What an operator has sent again is bounded apart.
+    const bool again = dead_.contains({route, position});
+    std::set<Position>& under_way = again ? sent.letters : sent.positions;
+    under_way.insert(position);
+    const std::size_t most =
+        again ? kMaxLettersUnderWay : static_cast<std::size_t>(settings_.options.max_unrecorded);
+    if (under_way.size() > most) {
+        violation("more than " + std::to_string(most) + (again ? " dead letters" : " events") +
+                  " sent and not recorded");
     }
+}
+
+void Judge::letter_recorded(Position position) {
+    for (auto& [session, sent] : unrecorded_) sent.letters.erase(position);
 }
 
 void Judge::not_accepted(int session, Position position) {
     if (const auto it = unrecorded_.find(session); it != unrecorded_.end()) {
         it->second.positions.erase(position);
+        it->second.letters.erase(position);
     }
 }
 
@@ -231,9 +239,12 @@ void Judge::recorded(const spi::RecordBatch& batch, std::span<const spi::Finishe
         const SimEvent* event = find(number);
         if (event == nullptr) {
             violation("a failed delivery of no committed event");
-        } else if (event->trouble == Trouble::kNone && delivery.attempts > kBadLuck) {
+        } else if (event->trouble == Trouble::kNone &&
+                   delivery.attempts > unanswered_[{route_of(delivery.route), number}]) {
             violation(name(route_of(delivery.route), number) + " has " +
-                      std::to_string(delivery.attempts) + " attempts without fault");
+                      std::to_string(delivery.attempts) + " attempts without fault, and " +
+                      std::to_string(unanswered_[{route_of(delivery.route), number}]) +
+                      " without an answer");
         }
     }
     for (const spi::Finished& finished : finished_now) {
@@ -284,12 +295,12 @@ std::int64_t Judge::slow_us(std::int64_t from_us, std::int64_t to_us) const {
     return slow_us;
 }
 
-std::int64_t Judge::worst_latency_us() const {
+Judge::Latency Judge::latency() const {
     std::set<std::string> hurt;
     for (const auto& [position, event] : events_) {
         if (event.trouble != Trouble::kNone) hurt.insert(event.key);
     }
-    std::int64_t worst_us = 0;
+    Latency latency;
     for (const auto& [settled, accepted_us] : accepted_us_) {
         const SimEvent& event = events_.at(settled.second);
         if (event.trouble != Trouble::kNone || event.heartbeat ||
@@ -299,29 +310,32 @@ std::int64_t Judge::worst_latency_us() const {
             continue;
         }
         const std::int64_t since_us = committed_us_.at(settled.second);
-        worst_us = std::max(worst_us, accepted_us - since_us - slow_us(since_us, accepted_us));
+        latency.worst_us =
+            std::max(latency.worst_us, accepted_us - since_us - slow_us(since_us, accepted_us));
+        ++latency.events;
     }
-    return worst_us;
+    return latency;
 }
 
 // Where no process, destination or database was away, and there is room for what waits, an event
 // that fails delays nothing but its own key. A term may have to begin anew, and a record without
 // an answer is the route's until it fails.
-void Judge::check_latency(std::int64_t more_us) {
+std::size_t Judge::check_latency(std::int64_t more_us) {
     if (settings_.kills || settings_.pauses || settings_.outages || settings_.database_outages) {
-        return;
+        return 0;
     }
     const relay::RelayOptions& options = settings_.options;
     constexpr std::size_t kRoom = 1'000;
-    if (options.max_waiting < kRoom || options.max_in_flight_bytes < kRoom * kRoom) return;
+    if (options.max_waiting < kRoom || options.max_in_flight_bytes < kRoom * kRoom) return 0;
     const std::int64_t most_us =
-        (options.lease_ttl_ms + options.retry.max_ms * options.retry.max_attempts) * kMs +
-        2 * kSecond + more_us;
-    if (const std::int64_t worst_us = worst_latency_us(); worst_us > most_us) {
+        (options.lease_ttl_ms + options.retry.max_ms) * kMs + 2 * kSecond + more_us;
+    const Latency found = latency();
+    if (found.worst_us > most_us) {
         violation("an event with nothing wrong in its key waited for " +
-                  std::to_string(worst_us / kMs) + " ms, with a limit of " +
+                  std::to_string(found.worst_us / kMs) + " ms, with a limit of " +
                   std::to_string(most_us / kMs));
     }
+    return found.events;
 }
 
 void Judge::finish() {

@@ -91,6 +91,8 @@ class Judge {
     /// A ledger says that the route has finished it, or would not send it.
     void in_ledger(int route, Position position);
     void failed(int route, Position position) { failures_[{route, position}] += 1; }
+    /// By chance alone its record or the answer to it was lost.
+    void unanswered(int route, Position position) { unanswered_[{route, position}] += 1; }
     /// Counts: how often the destination has refused it before.
     std::uint32_t refused(int route, Position position) { return refusals_[{route, position}]++; }
     void session_ended(int session) { unrecorded_.erase(session); }
@@ -109,6 +111,8 @@ class Judge {
     }
     /// A part of the route's destination is away, and what goes there waits.
     void part_is_away(int route, int part) { parts_away_.insert({route, part}); }
+    /// A retry of its letter is over, in the database, too.
+    void letter_recorded(Position position);
     /// Nor is what of it may be there already counted while it does.
     void waits_for_part(int session, int part);
     /// A relay hears that they are: what of theirs got no answer may stay away for days.
@@ -136,15 +140,19 @@ class Judge {
     void finish();
     /// Checks that nothing was late whose key had nothing wrong with it. Not where backends are
     /// ended, locks held or routes changed, which others may wait for. `more_us`: that they may
-    /// wait for something else.
-    void check_latency(std::int64_t more_us = 0);
+    /// wait for something else. Of how many events; 0: others may have delayed them.
+    std::size_t check_latency(std::int64_t more_us = 0);
     /// A call to the database that takes long has begun.
     void slow_call(std::int64_t us) {
         slow_calls_.emplace_back(world_.now_us(), world_.now_us() + us);
     }
     /// From commit to acceptance, of events of keys with nothing wrong and of tenants never paused,
     /// without the time of slow calls.
-    [[nodiscard]] std::int64_t worst_latency_us() const;
+    struct Latency {
+        std::int64_t worst_us = 0;
+        std::size_t events = 0;
+    };
+    [[nodiscard]] Latency latency() const;
     [[nodiscard]] const std::vector<std::string>& violations() const { return violations_; }
     [[nodiscard]] std::size_t events() const { return events_.size(); }
     [[nodiscard]] std::size_t repeats() const { return repeats_; }
@@ -177,6 +185,7 @@ class Judge {
     std::set<Position> mended_;
     std::map<std::pair<int, std::string>, std::size_t> in_order_;  // settled prefix of a key
     std::map<RouteEvent, std::uint32_t> failures_;
+    std::map<RouteEvent, std::uint32_t> unanswered_;
     std::map<RouteEvent, std::uint32_t> refusals_;
     std::map<int, std::int64_t> may_send_until_us_;
     std::map<std::string, int> names_{{"first", 0}, {"second", 1}};
@@ -188,6 +197,7 @@ class Judge {
     struct Session {
         int route = 0;
         std::set<Position> positions;
+        std::set<Position> letters;  // that an operator has sent again
     };
     std::map<int, Session> unrecorded_;  // sent and not in a checkpoint, by session
     std::uint64_t epoch_ = 0;

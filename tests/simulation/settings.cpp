@@ -1,5 +1,7 @@
 #include "tests/simulation/settings.h"
 
+#include <algorithm>
+
 namespace outbox::simulation {
 
 Settings Settings::from_seed(std::uint64_t seed) {
@@ -32,7 +34,6 @@ Settings Settings::from_seed(std::uint64_t seed) {
     o.batch_bytes = random.chance(0.2) ? 300 : 1 << 20;
     o.poll_busy_ms = random.between(2, 10);
     o.poll_idle_ms = random.between(50, 200);
-    // More than the failures without fault that the judge puts down to bad luck.
     o.retry = {random.between(20, 100), random.between(200, 2'000),
                static_cast<std::uint32_t>(random.between(3, 5))};
     o.max_unrecorded = static_cast<std::size_t>(random.between(8, 60));
@@ -51,6 +52,15 @@ Settings Settings::from_seed(std::uint64_t seed) {
     o.shutdown_grace_ms = 1'000;
     s.parts = random.chance(0.25);
     return s;
+}
+
+void Settings::quieten() {
+    kills = pauses = outages = database_outages = clock_jumps = false;
+    trouble = 0.05;
+    keys = std::max(keys, 6);
+    timeouts = true;
+    options.max_waiting = 10'000;
+    options.max_in_flight_bytes = 1 << 20;
 }
 
 }  // namespace outbox::simulation

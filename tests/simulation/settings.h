@@ -14,6 +14,7 @@ enum class Fault : std::uint8_t {
     kEarlyAcknowledgement,  ///< The sink acknowledges what it has only been handed.
     kGapAfterFailure,       ///< The sink accepts what lies behind a failed record.
     kLostLeaseIgnored,      ///< A lost lease is reported as renewed.
+    kRefusalHoldsUpAll,     ///< Behind a record that it refuses the sink takes nothing for long.
 };
 
 /// What kind of world a seed makes.
@@ -46,6 +47,9 @@ struct Settings {
     relay::RelayOptions options;
 
     static Settings from_seed(std::uint64_t seed);
+    /// Nothing goes wrong but single events, and there is room for what waits: how long events wait
+    /// that have nothing to do with those is bounded (`Judge::check_latency`).
+    void quieten();
 };
 
 }  // namespace outbox::simulation

@@ -17,7 +17,8 @@ struct Watch {
     int relay;
     // The events that this term means by its positions, which come again after it.
     std::map<Position, Position> numbers;
-    bool was_told = false;  // who is paused
+    bool was_told = false;                          // who is paused
+    std::map<std::int64_t, Position> letters = {};  // events of those to be sent again
 };
 
 class WatchedReader final : public spi::Reader {
@@ -113,6 +114,8 @@ class WatchedRecorder final : public spi::Recorder {
         Status status = recorder_->record(batch);
         if (status.ok()) {
             watch_.judge.recorded(batch, finished, routes_);
+            for (const std::int64_t dead_id : batch.redelivered) retried(dead_id);
+            for (const spi::Delivery& again : batch.failed_again) retried(again.position);
         } else {
             watch_.world.trace("relay " + std::to_string(watch_.relay) +
                                " cannot record: " + describe(status.error()));
@@ -138,7 +141,12 @@ class WatchedRecorder final : public spi::Recorder {
     Result<std::vector<spi::DeadLetter>> load_redeliveries(std::string_view route,
                                                            std::int64_t after_dead_id,
                                                            std::size_t limit) override {
-        return recorder_->load_redeliveries(route, after_dead_id, limit);
+        auto letters = recorder_->load_redeliveries(route, after_dead_id, limit);
+        if (!letters.ok()) return letters;
+        for (const spi::DeadLetter& letter : *letters) {
+            watch_.letters[letter.dead_id] = number_of(letter.event.events()[0].id);
+        }
+        return letters;
     }
     Result<std::vector<spi::DeadKey>> load_dead_keys(std::string_view route) override {
         return recorder_->load_dead_keys(route);
@@ -163,6 +171,12 @@ class WatchedRecorder final : public spi::Recorder {
     Result<Stats> stats() override { return recorder_->stats(); }
 
   private:
+    void retried(std::int64_t dead_id) {
+        if (const auto letter = watch_.letters.find(dead_id); letter != watch_.letters.end()) {
+            watch_.judge.letter_recorded(letter->second);
+        }
+    }
+
     std::unique_ptr<spi::Recorder> recorder_;
     Watch& watch_;
     std::vector<std::string> routes_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <stdexcept>
 #include <utility>
 
 #include "databases/postgres/source/operations.h"
 #include "databases/postgres/source/source.h"
+#include "tests/simulation/seeds.h"
 #include "tests/simulation/watched_source.h"
 
 namespace outbox::simulation {
@@ -57,6 +59,9 @@ PostgresSettings PostgresSettings::from_seed(std::uint64_t seed, const Server& s
     } else if (of_stream.chance(0.3) && kind.layout == Server::Layout::kDelete && !kind.set_backs) {
         kind.adopt();
     }
+    Random of_owner(seed * 0xa0761d6478bd642f + 13);
+    kind.refusals = of_owner.chance(0.1) && kind.layout == Server::Layout::kDelete && !kind.anew &&
+                    !kind.set_backs;
     return kind;
 }
 
@@ -92,6 +97,7 @@ void PostgresSettings::only(const std::string& kind) {
                                                    {"letters", &letters},
                                                    {"delays", &delays},
                                                    {"route_changes", &route_changes},
+                                                   {"refusals", &refusals},
                                                    {"crashes", &crashes},
                                                    {"set_backs", &set_backs},
                                                    {"cuts", &cuts},
@@ -101,8 +107,12 @@ void PostgresSettings::only(const std::string& kind) {
                                                    {"publications", &publications},
                                                    {"bursts", &bursts},
                                                    {"lingers", &lingers}};
-    for (const auto& [name, on] : kinds) *on = kind == name;
+    bool known = kind == "adopted" || kind == "quiet";
+    for (const auto& [name, on] : kinds) known |= * on = kind == name;
+    if (!known) throw std::invalid_argument(unknown_kind(kind, kinds));
+    if (kind == "quiet") settings.quieten();
     if (kind == "adopted") adopt();
+    if (refusals) layout = Server::Layout::kDelete;
     if (!streams && (cuts || growth || hosts || levels || publications || bursts || lingers)) {
         Random random(settings.seed);
         take_stream(random);
@@ -126,6 +136,7 @@ PostgresHistory::PostgresHistory(Server& server, const PostgresSettings& setting
         }
     }
     server.reset(kind_.layout);
+    if (kind_.refusals) server.keep_rows();
     lines_.plant(kind_.plant);
     lines_.on_slow([this](std::int64_t us) { judge_.slow_call(us); });
 }
@@ -174,11 +185,22 @@ void PostgresHistory::begin() {
     world_.spawn(World::kNoGroup, "time", [this] { keep_time(); });
 }
 
+// The owner takes the trigger away, and what relays gave up on then is for those that start.
+void PostgresHistory::settle() {
+    if (!kind_.refusals) return;
+    world_.spawn(World::kNoGroup, "owner", [this] {
+        Client client(config_.url);
+        while (!client.run(Server::kLetRowsGo)) world_.sleep(100 * kMs);
+        did("the owner's trigger goes");
+        stop_all_relays();
+    });
+}
+
 // But with the stream, which gives way to the table.
 bool PostgresHistory::nobody_interferes() const {
     return !kind_.terminations && !kind_.holds && !kind_.anew && !kind_.tenants && !kind_.letters &&
            !kind_.delays && !kind_.route_changes && !kind_.crashes && !kind_.set_backs &&
-           !kind_.hosts && !kind_.levels;
+           !kind_.hosts && !kind_.levels && !kind_.refusals;
 }
 
 std::int64_t PostgresHistory::may_wait_us() const {

@@ -20,6 +20,7 @@ struct PostgresSettings : DeploymentSettings {
     Server::Layout layout = Server::Layout::kDelete;
     bool terminations = true;   ///< Backends of relays are ended.
     bool holds = true;          ///< Operators' sessions hold rows and tables.
+    bool refusals = false;      ///< A trigger of the owner's keeps some rows.
     bool crashes = false;       ///< The server crashes.
     bool streams = false;       ///< Relays take the log where they may.
     bool cuts = false;          ///< Streams end, stand still, and lose their slots.
@@ -32,7 +33,9 @@ struct PostgresSettings : DeploymentSettings {
     Lines::Plant plant;
 
     static PostgresSettings from_seed(std::uint64_t seed, const Server& server);
-    /// Of what chaos does beside kills, pauses and outages, this alone and surely.
+    /// Of what chaos does beside kills, pauses and outages, this alone and surely; `quiet`:
+    /// nothing, nor those (`Settings::quieten`). Throws std::invalid_argument for a kind that
+    /// nobody knows.
     void only(const std::string& kind);
     void take_stream(Random& random);
     void adopt();
@@ -65,6 +68,7 @@ class PostgresHistory final : public Deployment {
     bool write_heartbeat(Written& written) override;
     std::string left() override;
     bool at_rest() override { return !keeps_for_nobody_; }
+    void settle() override;
     void watch() override;
     bool may_end(int relay, const ErrorInfo& error) override;
     [[nodiscard]] bool nobody_interferes() const override;

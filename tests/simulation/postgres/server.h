@@ -57,6 +57,10 @@ class Server {
     static constexpr const char* kPublication =
         "CREATE PUBLICATION outbox FOR TABLE public.outbox_events WITH (publish = 'insert', "
         "publish_via_partition_root = true)";
+    /// A trigger of the owner's keeps every fifth row of the event table; and SQL that takes it
+    /// away.
+    void keep_rows();
+    static constexpr const char* kLetRowsGo = "DROP TRIGGER IF EXISTS mine ON public.outbox_events";
     /// Started again with a log that is enough for a stream, or is not.
     void set_wal_level(bool logical);
     void crash();

@@ -20,6 +20,8 @@ class HistoryFiles {
     enum class Side : std::uint8_t { kProducer, kBoth };
     /// A database as `migrate` leaves it, and nothing beside it.
     [[nodiscard]] const std::string& make_database(Side side, bool wal);
+    /// Of this process alone.
+    [[nodiscard]] const std::string& folder() const { return folder_; }
     /// Another file takes its place.
     void replace(const std::string& bytes);
 

@@ -9,6 +9,7 @@
 
 #include "databases/sqlite/source/operations.h"
 #include "databases/sqlite/source/source.h"
+#include "tests/simulation/seeds.h"
 #include "tests/simulation/sqlite/files.h"
 #include "tests/simulation/watched_source.h"
 
@@ -84,7 +85,10 @@ void SqliteSettings::only(const std::string& kind) {
                                                    {"delays", &delays},
                                                    {"route_changes", &route_changes},
                                                    {"set_backs", &set_backs}};
-    for (const auto& [name, on] : kinds) *on = kind == name;
+    bool known = kind == "adopted" || kind == "quiet";
+    for (const auto& [name, on] : kinds) known |= * on = kind == name;
+    if (!known) throw std::invalid_argument(unknown_kind(kind, kinds));
+    if (kind == "quiet") settings.quieten();
     if (kind == "adopted") adopt(settings.seed);
     // A copy's lease may be worth more than one by a clock that was set back.
     if (set_backs) settings.clock_jumps = false;

@@ -37,7 +37,9 @@ struct SqliteSettings : DeploymentSettings {
     static SqliteSettings from_seed(std::uint64_t seed);
     /// A team's table, of one of the shapes.
     void adopt(std::size_t which);
-    /// Of what chaos does beside kills, pauses and outages, this alone and surely.
+    /// Of what chaos does beside kills, pauses and outages, this alone and surely; `quiet`:
+    /// nothing, nor those (`Settings::quieten`). Throws std::invalid_argument for a kind that
+    /// nobody knows.
     void only(const std::string& kind);
 };
 

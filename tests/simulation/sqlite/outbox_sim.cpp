@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "tests/simulation/sqlite/files.h"
 #include "tests/simulation/sqlite/receiving.h"
 #include "tests/simulation/sqlite/shrink.h"
 
@@ -43,34 +44,34 @@ void tell(int to, const Told& told) {
 /// Which side a history is of.
 enum class Side : std::uint8_t { kRelays, kReceiving };
 
-Told play(Side side, std::uint64_t seed) {
+Told play(Side side, const Case& history) {
     if (side == Side::kReceiving) {
-        const auto verdict = SqliteReceiving(SqliteReceivingSettings::from_seed(seed)).run();
-        return {seed, verdict.events, !verdict.violations.empty()};
+        const auto settings = SqliteReceivingSettings::from_seed(history.seed);
+        const auto verdict = SqliteReceiving(settings).run();
+        return {history.seed, verdict.events, !verdict.violations.empty()};
     }
-    const SqliteVerdict verdict = SqliteHistory(SqliteSettings::from_seed(seed)).run();
-    return {seed, verdict.events, !verdict.violations.empty()};
+    const SqliteVerdict verdict = SqliteHistory(settings_of(history)).run();
+    return {history.seed, verdict.events, !verdict.violations.empty()};
 }
 
-// Every `step`-th seed from `first` on, until one fails.
-[[noreturn]] void work(int to, Side side, std::uint64_t first, std::uint64_t end,
-                       std::uint64_t step) {
-    for (std::uint64_t seed = first; seed < end; seed += step) {
-        const Told told = play(side, seed);
+// Every `step`-th seed from the history's on, until one fails.
+[[noreturn]] void work(int to, Side side, Case history, std::uint64_t end, std::uint64_t step) {
+    for (; history.seed < end; history.seed += step) {
+        const Told told = play(side, history);
         tell(to, told);
         if (told.failed) break;
     }
     std::exit(0);  // with its folder
 }
 
-Job begin(Side side, std::uint64_t first, std::uint64_t end, std::uint64_t step) {
+Job begin(Side side, const Case& history, std::uint64_t end, std::uint64_t step) {
     int ends[2];
     if (::pipe(ends) != 0) throw std::runtime_error("no pipe for a job");
     const pid_t pid = ::fork();
     if (pid < 0) throw std::runtime_error("no process for a job");
     if (pid == 0) {
         ::close(ends[0]);
-        work(ends[1], side, first, end, step);
+        work(ends[1], side, history, end, step);
     }
     ::close(ends[1]);
     return {pid, ends[0]};
@@ -104,10 +105,11 @@ class Progress {
 };
 
 // What each job tells is shorter than what a pipe takes at once, and is read whole.
-Totals run_many(Side side, std::uint64_t first, std::uint64_t count, unsigned jobs) {
+Totals run_many(Side side, Case history, std::uint64_t count, unsigned jobs) {
     std::vector<Job> running;
-    for (unsigned i = 0; i < jobs; ++i) {
-        running.push_back(begin(side, first + i, first + count, jobs));
+    const std::uint64_t end = history.seed + count;
+    for (unsigned i = 0; i < jobs; ++i, ++history.seed) {
+        running.push_back(begin(side, history, end, jobs));
     }
     Totals totals;
     Progress progress;
@@ -133,17 +135,26 @@ Totals run_many(Side side, std::uint64_t first, std::uint64_t count, unsigned jo
     return totals;
 }
 
+// Without the name of the folder, which is another one in each process.
+void print(const std::vector<std::string>& lines, const char* indent = "") {
+    const std::string& folder = HistoryFiles::of_process().folder();
+    for (std::string line : lines) {
+        for (auto at = line.find(folder); at != std::string::npos; at = line.find(folder, at)) {
+            line.replace(at, folder.size(), "FOLDER");
+        }
+        std::printf("%s%s\n", indent, line.c_str());
+    }
+}
+
 int show(const Case& history) {
     SqliteSettings settings = settings_of(history);
     settings.settings.tracing = true;
     const SqliteVerdict verdict = SqliteHistory(settings).run();
-    for (const std::string& line : verdict.trace) std::printf("%s\n", line.c_str());
+    print(verdict.trace);
     std::printf("%s: %zu events, %zu repeats, %zu dead letters, %" PRIu64 " terms, %.1f s\n",
                 history.text().c_str(), verdict.events, verdict.repeats, verdict.dead,
                 verdict.epochs, static_cast<double>(verdict.ended_us) / 1e6);
-    for (const std::string& violation : verdict.violations) {
-        std::printf("  %s\n", violation.c_str());
-    }
+    print(verdict.violations, "  ");
     return verdict.violations.empty() ? 0 : kExitFound;
 }
 
@@ -151,14 +162,12 @@ int show_receiving(std::uint64_t seed) {
     SqliteReceivingSettings settings = SqliteReceivingSettings::from_seed(seed);
     settings.settings.tracing = true;
     const ReceivingVerdict verdict = SqliteReceiving(settings).run();
-    for (const std::string& line : verdict.trace) std::printf("%s\n", line.c_str());
+    print(verdict.trace);
     std::printf("--receiving --seed %" PRIu64
                 ": %zu events, %zu effects, %zu repeats, %zu dead letters, %.1f s\n",
                 seed, verdict.events, verdict.effects, verdict.repeats, verdict.dead,
                 static_cast<double>(verdict.ended_us) / 1e6);
-    for (const std::string& violation : verdict.violations) {
-        std::printf("  %s\n", violation.c_str());
-    }
+    print(verdict.violations, "  ");
     return verdict.violations.empty() ? 0 : kExitFound;
 }
 
@@ -172,15 +181,17 @@ int run(int argc, char** argv) {
         "Exit code: 0 where every promise is kept, 1 where one is not, 2 for bad usage.");
     Case history;
     std::uint64_t count = 0;
-    std::uint64_t first = 1;
     unsigned jobs = 1;
     auto* const one = app.add_option("--seed", history.seed, "Replays this one");
     app.add_option("--seeds", count, "Runs so many")->excludes(one)->check(CLI::PositiveNumber);
-    app.add_option("--first", first, "From this one on")->excludes(one);
+    app.add_option("--first", history.seed, "From this one on")->excludes(one);
     app.add_option("--jobs", jobs, "At a time")->excludes(one)->check(CLI::Range(1U, kMaxJobs));
     bool receiving = false;
     auto* const side = app.add_flag(
         "--receiving", receiving, "Histories with the receiving side, which are not made smaller");
+    app.add_option("--kind", history.kind,
+                   "Has this kind of chaos alone; quiet: none, but events that fail")
+        ->excludes(side);
     std::string names;
     for (const std::string_view name : reductions())
         names += (names.empty() ? "" : ", ") + std::string(name);
@@ -194,19 +205,21 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
         if (count == 0 && one->empty()) throw CLI::RequiredError("--seed or --seeds");
+        if (!receiving) static_cast<void>(settings_of(history));  // throws for bad usage
         if (count == 0) return receiving ? show_receiving(history.seed) : show(history);
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? 0 : kExitUsage;
     } catch (const std::invalid_argument& error) {
-        std::fprintf(stderr, "--less: %s; there is %s\n", error.what(), names.c_str());
+        std::fprintf(stderr, "outbox-sim: %s\n", error.what());
         return kExitUsage;
     }
-    Totals totals = run_many(receiving ? Side::kReceiving : Side::kRelays, first, count, jobs);
+    Totals totals = run_many(receiving ? Side::kReceiving : Side::kRelays, history, count, jobs);
     if (totals.failed.empty()) return 0;
     std::ranges::sort(totals.failed);
     if (receiving) return show_receiving(totals.failed.front());
     std::fprintf(stderr, "seed %" PRIu64 " fails and is made smaller\n", totals.failed.front());
-    return show(shrink({.seed = totals.failed.front()}));
+    history.seed = totals.failed.front();
+    return show(shrink(history));
 }
 
 }  // namespace

@@ -76,7 +76,9 @@ const Reduction& named(std::string_view name) {
     const auto* const found = std::ranges::find(
         kReductions, name, [](const Reduction& reduction) { return reduction.name; });
     if (found == std::end(kReductions)) {
-        throw std::invalid_argument("there is no less of '" + std::string(name) + "'");
+        std::string text = "there is no less of '" + std::string(name) + "'; there is";
+        for (const std::string_view other : reductions()) text.append(" ").append(other);
+        throw std::invalid_argument(text);
     }
     return *found;
 }
@@ -108,6 +110,7 @@ std::optional<Case> smaller(const Case& from, std::string_view name, const std::
 
 std::string Case::text() const {
     std::string text = "--seed " + std::to_string(seed);
+    if (!kind.empty()) text += " --kind " + kind;
     for (std::size_t i = 0; i < less.size(); ++i) text += (i == 0 ? " --less " : ",") + less[i];
     if (chance != 0) text += " --chance " + std::to_string(chance);
     return text;
@@ -121,6 +124,7 @@ std::vector<std::string_view> reductions() {
 
 SqliteSettings settings_of(const Case& history) {
     SqliteSettings settings = SqliteSettings::from_seed(history.seed);
+    if (!history.kind.empty()) settings.only(history.kind);
     if (history.plant) history.plant(settings);
     for (const std::string& name : history.less) named(name).apply(settings);
     settings.settings.seed += history.chance << 40;

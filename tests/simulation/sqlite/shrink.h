@@ -15,6 +15,7 @@ struct Case {
     std::uint64_t seed = 1;           ///< Makes the settings.
     std::vector<std::string> less{};  ///< What is taken away from them, in this order.
     std::uint64_t chance = 0;         ///< 0: the chance of the seed itself, else another.
+    std::string kind{};  ///< Of history, as `SqliteSettings::only` has it; empty: of the seed.
     /// What is planted in it; empty: nothing.
     std::function<void(SqliteSettings&)> plant{};
     [[nodiscard]] std::string text() const;  ///< As `--seed 7 --less kills,keys --chance 2`.

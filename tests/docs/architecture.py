@@ -18,7 +18,8 @@ FILES_WITHOUT_README = 5
 TOPS = ("src", "apps", "include", "tests", "bench", "examples", "clients", "script", "docs", "packaging", "cmake")
 NOT_COUNTED = ("README.md", "CMakeLists.txt")
 MADE = {"__pycache__", "node_modules", "target", "build"}  # by the tools of clients and examples
-NO_PLACE = {"packaging/helm/outbox/templates"}  # Helm takes each file there for a template
+# Each file there is a template to Helm, or what a target begins with.
+NO_PLACE = {"packaging/helm/outbox/templates", "tests/fuzz/corpus"}
 
 
 def layer_of(folder):

@@ -1,4 +1,6 @@
 // Queues that are full, and what their endpoints miss.
+#include <gmock/gmock.h>
+
 #include "tests/webhook/dispatcher_fixture.h"
 
 namespace outbox::test {

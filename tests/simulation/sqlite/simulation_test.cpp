@@ -256,7 +256,8 @@ INSTANTIATE_TEST_SUITE_P(
             .noticed_as =
                 "out of order",  // what it leaves behind, until the recorder ends the term
             .plant = {"SELECT seq FROM sqlite_sequence", "SELECT 1000000000 FROM sqlite_master"},
-            .kind = "anew"},
+            .kind = "anew",
+            .from = 150},
         Planted{.name = "TheLedgerIsOfAFormerTable",
                 // Nothing is lost: no reader reads what its ledger calls another table, for ever.
                 .noticed_as = "a writer hangs",
@@ -284,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(
                 .noticed_as = "passed the dead letter",
                 .plant = {"outbox_dead_letters WHERE source = ? AND route = ? AND NOT unmatched",
                           "outbox_dead_letters WHERE source = ? AND route = ? AND unmatched"},
-                .from = 60},
+                .from = 80},
         Planted{.name = "ALedgerKeepsTheNameOfARouteThatIsRenamed",
                 .noticed_as = "out of order",
                 .plant = {"UPDATE outbox_ledger_segments SET route = ?3",
